@@ -1,0 +1,85 @@
+"""Reserve capacity for a key, and set its binding under way where a host is named."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from fabric_manager.allocator.outcomes import refused, released
+from fabric_manager.domain.actor import Actor
+from fabric_manager.domain.allocation import Allocation, Order
+from fabric_manager.domain.errors import Code, FabricError
+from fabric_manager.policy.placement import rank
+from fabric_manager.policy.refusal import refuse
+from fabric_manager.store import verbs
+from fabric_manager.store.allocations import from_document
+from fabric_manager.store.database import Database
+
+Identities = Callable[[], UUID]
+
+WINDOW_MAX = 64  # candidates looked at together
+WINDOWS_MAX = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claimed:
+    allocation: Allocation
+    created: bool  # False: the key was known and this is what it stands for
+
+
+async def claim(
+    db: Database, order: Order, *, actor: Actor, identities: Identities, tenants_auto_create: bool
+) -> Claimed:
+    """Reserve `order.size_bytes` and plan the binding; hardware is untouched until the reconciler runs.
+
+    The same key and request any number of times is one allocation. Raises FabricError: a placement, host or quota
+    refusal (kept as event `allocation.refused`), key_reuse_mismatch, released.
+    """
+    tried: list[int] = []
+    refusal: Mapping[str, Any] | None = None
+    for _ in range(WINDOWS_MAX):
+        tenant_id, candidates = await verbs.candidates(db, order, tried=tried, window_max=WINDOW_MAX)
+        if tenant_id is None:
+            tenant_id = await new_tenant(db, order.tenant, actor, identities, tenants_auto_create)
+        numbers = [candidate.number for candidate in rank(candidates)][:WINDOW_MAX]
+        answer = await verbs.claim(
+            db, order, tenant_id=tenant_id, devices=numbers, ids=new_identities(identities), actor=actor
+        )
+        match answer["outcome"]:
+            case "granted" | "replayed":
+                return Claimed(allocation=from_document(answer["allocation"]), created=answer["outcome"] == "granted")
+            case "mismatch":
+                raise FabricError(
+                    Code.KEY_REUSE_MISMATCH,
+                    f"key {order.key!r} stands for another request; use a new key for a new request",
+                    differs=answer["differs"],
+                )
+            case "released":
+                raise released(order.key)
+        refusal = answer.get("refusal") or refusal
+        tried += numbers
+        if not numbers or (refusal and refusal["code"] == Code.QUOTA_EXCEEDED):
+            break
+    raise await kept_refusal(db, order, refusal, actor)
+
+
+def new_identities(identities: Identities) -> dict[str, UUID]:
+    return {name: identities() for name in ("allocation_id", "segment_id", "attachment_id", "operation_id")}
+
+
+async def new_tenant(db: Database, name: str, actor: Actor, identities: Identities, tenants_auto_create: bool) -> UUID:
+    if not tenants_auto_create:
+        raise FabricError(Code.POLICY_DENIED, f"there is no tenant {name!r}, and tenants are not created by use")
+    return await verbs.ensure_tenant(db, name, new_id=identities(), actor=actor)
+
+
+async def kept_refusal(db: Database, order: Order, refusal: Mapping[str, Any] | None, actor: Actor) -> FabricError:
+    """The error that explains itself, after it was written down. A crash before that loses the event only."""
+    funnel = await verbs.funnel(db, order)
+    if refusal is not None:
+        error = refused(refusal)
+        error.facts["funnel"] = [{"filter": step.filter, "left": step.left} for step in funnel.steps]
+    else:
+        error = refuse(order.size_bytes, funnel)
+    await verbs.record_refusal(db, order, {"code": error.code, "detail": str(error), **error.facts}, actor=actor)
+    return error

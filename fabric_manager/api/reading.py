@@ -1,0 +1,54 @@
+"""The two ways every noun is read: one of it, and a page of it."""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import orjson
+from fastapi import Request, Response
+
+from fabric_manager.api import answers
+from fabric_manager.api.paging import PageQuery, decode, next_cursor
+from fabric_manager.api.services import services_of
+from fabric_manager.domain.errors import Code, FabricError
+from fabric_manager.store import events, nouns
+from fabric_manager.store.nouns import EVERYTHING, Noun
+
+T = TypeVar("T")
+Shown = Mapping[str, Any]
+
+
+def version_of(body: Shown) -> int | str:
+    """The generation; of a thing that has none, a digest of all that is shown."""
+    if "generation" in body:
+        return int(body["generation"])
+    return hashlib.sha256(orjson.dumps(body)).hexdigest()[:16]
+
+
+def not_found(what: str, ref: str) -> FabricError:
+    return FabricError(Code.NOT_FOUND, f"there is no {what} {ref!r}")
+
+
+async def answer_one(
+    request: Request, noun: Noun[T], what: str, ref: str, view: Callable[[T], Shown], bounds: Mapping[str, str] = EVERYTHING
+) -> Response:
+    async with services_of(request).db.snapshot() as tx:
+        seq = await events.head(tx)
+        found = await nouns.one(tx, noun, ref, bounds)
+    if found is None:
+        raise not_found(what, ref)
+    body = view(found)
+    return answers.single(request, body, version=version_of(body), seq=seq)
+
+
+async def answer_page(
+    request: Request, noun: Noun[T], query: PageQuery, view: Callable[[T], Shown], bounds: Mapping[str, str] = EVERYTHING
+) -> Response:
+    """The page that `query` asks for; its fields of the same name as a filter of the noun restrict it."""
+    filters = {name: str(value) for name in noun.filters if (value := getattr(query, name, None)) is not None}
+    after = decode(query.cursor, [kind for _, kind in noun.order])
+    async with services_of(request).db.snapshot() as tx:
+        seq = await events.head(tx)
+        found = await nouns.page(tx, noun, {**filters, **bounds}, after=after, limit=query.limit + 1)
+    items = [view(thing) for thing in found[: query.limit]]
+    return answers.page(items, next_cursor=next_cursor(found, query.limit, noun.place), as_of=seq)

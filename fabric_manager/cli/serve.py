@@ -1,0 +1,66 @@
+"""Commands that start something of the service itself."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fabric_manager import settings
+from fabric_manager.cli import formatting
+from fabric_manager.cli.parameters import DIRECTORY, FILE, setting_option
+
+host_option = setting_option("host")
+port_option = setting_option("port", type=click.IntRange(0, 65535))
+data_dir_option = setting_option("data_dir", type=DIRECTORY)
+
+
+@click.command()
+@host_option
+@port_option
+@data_dir_option
+@setting_option("database_url")
+@setting_option("topology", type=FILE)
+@setting_option("role", type=click.Choice(["all", "api", "worker"]))
+def serve(**options: Any) -> None:
+    """Run the service until Ctrl-C, which stops all that it started."""
+    from fabric_manager import app  # noqa: PLC0415  every other command starts without the web framework
+
+    app.serve(settings_from(options))
+
+
+@click.command()
+@click.option("--state", "state_dir", required=True, type=DIRECTORY)
+@click.option("--rack", "rack_file", required=True, type=FILE)
+@click.option("--seed", type=int, help="Makes everything the rack decides by chance repeatable.")
+def simulate(state_dir: Path, rack_file: Path, seed: int | None) -> None:
+    """Run a simulated rack that keeps its state in a directory."""
+    from fabric_manager import app  # noqa: PLC0415
+
+    app.simulate(state_dir=state_dir, rack_file=rack_file, seed=seed)
+
+
+@click.command()
+@setting_option("database_url", required=True, help="the external PostgreSQL; the embedded one migrates at start")
+@click.option("--revision", default="head", show_default=True, help="Where to go to.")
+def migrate(database_url: str, revision: str) -> None:
+    """Bring a database's schema to a revision."""
+    from fabric_manager import app  # noqa: PLC0415
+
+    app.migrate(database_url=database_url, revision=revision)
+
+
+@click.command()
+def openapi() -> None:
+    """Print the description of the HTTP interface."""
+    from fabric_manager import app  # noqa: PLC0415
+
+    click.echo(formatting.as_yaml(app.openapi_document()))
+
+
+def settings_from(options: dict[str, Any]) -> settings.Settings:
+    """The options of a command over the environment's settings."""
+    try:
+        return settings.from_environment(os.environ, **options)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error

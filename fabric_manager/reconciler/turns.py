@@ -1,0 +1,52 @@
+"""When a loop takes its next turn, and that it takes one whatever happens."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import TypeVar
+
+from fabric_manager.domain.errors import FabricError
+from fabric_manager.store.database import EpochLostError
+
+log = logging.getLogger(__name__)
+
+Answer = TypeVar("Answer")
+
+
+class Wake:
+    """Something was written: whoever waits looks at once instead of at its next turn."""
+
+    def __init__(self) -> None:
+        self._events: set[asyncio.Event] = set()
+
+    def __call__(self) -> None:
+        for event in self._events:
+            event.set()
+
+    def listener(self) -> asyncio.Event:
+        event = asyncio.Event()
+        self._events.add(event)
+        return event
+
+
+async def wait(event: asyncio.Event, timeout_s: float) -> None:
+    with suppress(TimeoutError):
+        await asyncio.wait_for(event.wait(), timeout_s)
+    event.clear()
+
+
+async def survive(what: str, act: Callable[[], Awaitable[Answer]]) -> Answer | None:
+    """Run `act`; log what goes wrong and go on. The database being away is a line, a mistake of ours a stack.
+
+    Raises EpochLostError: then there is nothing to go on with.
+    """
+    try:
+        return await act()
+    except FabricError as error:
+        log.warning(what, extra={"code": error.code, "why": str(error)})
+    except EpochLostError:
+        raise
+    except Exception:
+        log.exception(what)
+    return None

@@ -1,0 +1,147 @@
+-- Which devices could hold a request, and why the others could not. Reads only; claim checks again under lock.
+
+-- Has the host a port on the device's switch?
+CREATE OR REPLACE FUNCTION host_reaches(host_id uuid, d device) RETURNS boolean
+LANGUAGE sql STABLE AS $$
+  SELECT EXISTS (
+    SELECT FROM host_port hp JOIN switch w ON w.name = hp.switch_name
+    JOIN vcs v ON v.switch_id = w.id AND v.upstream_port = hp.port_number
+    WHERE hp.host_id = host_reaches.host_id AND w.id = d.switch_id)
+$$;
+
+-- Has it a way to attach: a free vPPB, or on a DCD the standing attachment?
+CREATE OR REPLACE FUNCTION host_can_attach(host_id uuid, d device) RETURNS boolean
+LANGUAGE sql STABLE AS $$
+  SELECT EXISTS (
+    SELECT FROM attachment t
+    WHERE d.kind = 'dcd' AND t.live AND t.host_id = host_can_attach.host_id AND t.device_no = d.number
+  ) OR NOT choose_vppb((SELECT h FROM host h WHERE h.id = host_can_attach.host_id), d) ? 'refusal'
+$$;
+
+-- The bytes the device would grant for `size`, or NULL when it has no room.
+CREATE OR REPLACE FUNCTION grant_of(d device, size bigint) RETURNS bigint
+LANGUAGE sql STABLE AS $$
+  SELECT CASE WHEN d.kind = 'mld' THEN (
+    SELECT min(l.size_bytes) FROM logical_device l
+    WHERE l.device_no = d.number AND d.free_lds & (1 << l.ld_id) <> 0 AND l.size_bytes >= size
+  ) ELSE (
+    SELECT g FROM (SELECT (size + d.allocation_step_bytes - 1) / d.allocation_step_bytes * d.allocation_step_bytes g) r
+    WHERE g <= d.free_bytes
+  ) END
+$$;
+
+-- The most the device could grant to one request now; with `soon`, once what is on its way back has been erased.
+CREATE OR REPLACE FUNCTION largest_grant(d device, soon boolean) RETURNS bigint
+LANGUAGE sql STABLE AS $$
+  SELECT coalesce(CASE WHEN d.kind = 'mld' THEN (
+    SELECT max(l.size_bytes) FROM logical_device l
+    WHERE l.device_no = d.number AND (d.free_lds & (1 << l.ld_id) <> 0 OR soon AND EXISTS (
+      SELECT FROM segment s WHERE s.device_no = l.device_no AND s.ld_id = l.ld_id
+        AND s.phase IN ('releasing', 'sanitizing') AND s.goal IN ('release', 'undo')))
+  ) ELSE d.free_bytes + CASE WHEN soon THEN coalesce((
+    SELECT sum(s.size_bytes) FROM segment s WHERE s.device_no = d.number
+      AND s.phase IN ('releasing', 'sanitizing') AND s.goal IN ('release', 'undo')), 0) ELSE 0 END
+  END, 0)
+$$;
+
+CREATE OR REPLACE FUNCTION kinds_for(attachment text) RETURNS text[]
+LANGUAGE sql IMMUTABLE AS $$
+  SELECT CASE attachment WHEN 'logical-device' THEN ARRAY['mld', 'sld'] WHEN 'dynamic-capacity' THEN ARRAY['dcd']
+              ELSE ARRAY['mld', 'sld', 'dcd'] END
+$$;
+
+-- arg: request, tried (device numbers already refused), window_max. Answers {tenant_id, candidates}.
+CREATE OR REPLACE FUNCTION claim_candidates(arg jsonb) RETURNS jsonb
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  request jsonb := arg->'request';
+  size bigint := (request->>'size_bytes')::bigint;
+  h uuid := (SELECT id FROM host WHERE name = request->>'host');
+  binds boolean := (request->>'bind')::boolean;
+  tried integer[] := ARRAY(SELECT n::integer FROM jsonb_array_elements_text(arg->'tried') n);
+BEGIN
+  RETURN jsonb_build_object(
+    'tenant_id', (SELECT id FROM tenant WHERE name = request->>'tenant'),
+    'candidates', (
+      SELECT coalesce(jsonb_agg(jsonb_build_object(
+        'number', d.number, 'granted_bytes', d.granted, 'free_bytes', d.free_bytes, 'latency_ns', d.latency_ns)), '[]')
+      FROM pool p CROSS JOIN LATERAL (
+        SELECT x.*, grant_of(x, size) AS granted FROM device x
+        WHERE x.pool_id = p.id AND x.free_bytes >= size AND x.free_bytes > 0
+          AND x.health = 'ok' AND x.admin_state = 'enabled'
+          AND (request->>'device' IS NULL OR x.name = request->>'device')
+          AND x.number <> ALL (tried)
+          AND (request->>'host' IS NULL OR host_reaches(h, x) AND (NOT binds OR host_can_attach(h, x)))
+          AND grant_of(x, size) IS NOT NULL
+        ORDER BY x.free_bytes, x.number LIMIT (arg->>'window_max')::integer) d
+      WHERE p.kind = ANY (kinds_for(request->>'attachment')) AND (request->>'pool' IS NULL OR p.name = request->>'pool')));
+END $$;
+
+-- How many devices each filter left, in the order of the filters, and what the survivors could still give.
+CREATE OR REPLACE FUNCTION claim_funnel(arg jsonb) RETURNS jsonb
+LANGUAGE sql STABLE AS $$
+  WITH asked AS (
+    SELECT arg->'request' AS r, (arg#>>'{request,size_bytes}')::bigint AS size,
+           (SELECT id FROM host WHERE name = arg#>>'{request,host}') AS host_id
+  ), judged AS (
+    SELECT d.free_bytes, d AS whole,
+      d.health = 'ok' AS healthy,
+      d.admin_state = 'enabled' AS enabled,
+      r->>'host' IS NULL OR host_reaches(host_id, d) AS reachable,
+      r->>'host' IS NULL OR NOT (r->>'bind')::boolean OR host_can_attach(host_id, d) AS attachable,
+      d.pool_id IS NOT NULL AND d.kind = ANY (kinds_for(r->>'attachment'))
+        AND (r->>'device' IS NULL OR d.name = r->>'device')
+        AND (r->>'pool' IS NULL OR d.pool_id = (SELECT id FROM pool WHERE name = r->>'pool')) AS pooled,
+      grant_of(d, size) IS NOT NULL AS roomy
+    FROM device d, asked
+  ), survivors AS (
+    SELECT * FROM judged WHERE healthy AND enabled AND reachable AND attachable AND pooled
+  )
+  SELECT jsonb_build_object(
+    'steps', (SELECT jsonb_build_array(
+      jsonb_build_object('filter', 'known', 'left', count(*)),
+      jsonb_build_object('filter', 'healthy', 'left', count(*) FILTER (WHERE healthy)),
+      jsonb_build_object('filter', 'enabled', 'left', count(*) FILTER (WHERE healthy AND enabled)),
+      jsonb_build_object('filter', 'reachable', 'left', count(*) FILTER (WHERE healthy AND enabled AND reachable)),
+      jsonb_build_object('filter', 'attachable', 'left',
+        count(*) FILTER (WHERE healthy AND enabled AND reachable AND attachable)),
+      jsonb_build_object('filter', 'pool', 'left',
+        count(*) FILTER (WHERE healthy AND enabled AND reachable AND attachable AND pooled)),
+      jsonb_build_object('filter', 'space', 'left',
+        count(*) FILTER (WHERE healthy AND enabled AND reachable AND attachable AND pooled AND roomy))
+    ) FROM judged),
+    'free_bytes', (SELECT coalesce(sum(free_bytes), 0) FROM survivors),
+    'largest_fit_bytes', (SELECT coalesce(max(largest_grant(whole, false)), 0) FROM survivors),
+    'largest_fit_soon_bytes', (SELECT coalesce(max(largest_grant(whole, true)), 0) FROM survivors))
+$$;
+
+-- Kept so that a key that was only refused has a story; the same refusal of a key at most once in ten seconds.
+CREATE OR REPLACE FUNCTION record_refusal(arg jsonb) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+  request jsonb := arg->'request';
+  recent timestamptz := now() - interval '10 seconds';
+BEGIN
+  IF EXISTS (SELECT FROM event e WHERE e.key = arg->>'key' AND e.type = 'allocation.refused' AND e.at > recent
+               AND e.after->>'code' = arg#>>'{refusal,code}')
+     OR EXISTS (SELECT FROM event_outbox e WHERE e.key = arg->>'key' AND e.type = 'allocation.refused' AND e.at > recent
+               AND e.after->>'code' = arg#>>'{refusal,code}') THEN
+    RETURN;
+  END IF;
+  PERFORM record_event('allocation.refused', 'allocation', arg->>'key', arg->'ctx', NULL, arg->'refusal',
+    jsonb_build_object('key', arg->>'key', 'claim_uid', request#>>'{consumer,uid}', 'tenant', request->>'tenant',
+      'cluster', request#>>'{consumer,cluster}', 'host', request->>'host', 'pool', request->>'pool',
+      'device', request->>'device'));
+END $$;
+
+-- arg: name, id, ctx. The tenant's id; made when it was not there.
+CREATE OR REPLACE FUNCTION ensure_tenant(arg jsonb) RETURNS uuid
+LANGUAGE plpgsql AS $$
+BEGIN
+  INSERT INTO tenant (id, name) VALUES ((arg->>'id')::uuid, arg->>'name') ON CONFLICT DO NOTHING;
+  IF FOUND THEN
+    PERFORM record_event('tenant.created', 'tenant', arg->>'id', arg->'ctx', NULL,
+      jsonb_build_object('name', arg->>'name'), jsonb_build_object('tenant', arg->>'name'));
+  END IF;
+  RETURN (SELECT id FROM tenant WHERE name = arg->>'name');
+END $$;
