@@ -31,7 +31,7 @@ from fabric_manager.domain.errors import FabricError
 from fabric_manager.reconciler.housekeeping import keep_house, sequence
 from fabric_manager.reconciler.loop import Reconciler
 from fabric_manager.reconciler.pace import Pace
-from fabric_manager.reconciler.turns import Wake
+from fabric_manager.reconciler.turns import Wake, wait
 from fabric_manager.settings import Settings
 from fabric_manager.southbound.driver import FabricDriver, FrameSink
 from fabric_manager.southbound.registry import open_driver
@@ -47,6 +47,7 @@ log = logging.getLogger(__name__)
 
 PREPARE_PAUSE_S = 1.0
 DRAIN_S = 5
+FIRST_SCAN_S = 10.0
 identities: Callable[[], UUID] = uuid_utils.compat.uuid7
 WhenReady = Callable[[str, Path], Awaitable[None]]
 
@@ -193,14 +194,17 @@ class Service:
             endpoint = await self._rack(stack)
             while not await self._prepare(endpoint):
                 await asyncio.sleep(PREPARE_PAUSE_S)  # noqa: ASYNC110 (the database tells nobody that it is back)
-            self._not_ready = ""
-            self._prepared.set()
             pace = self._pace()
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(sequence(self.db, self._wake, pace))
                 if self._settings.role != "api":
+                    reconciler = self._reconciler(pace)
                     tasks.create_task(keep_house(self.db, self._wake, pace))
-                    tasks.create_task(self._reconciler(pace).run())
+                    tasks.create_task(reconciler.run())
+                    if endpoint is not None:  # a rack of our own answers at once; others may take their time
+                        await wait(reconciler.scanned, FIRST_SCAN_S)
+                self._not_ready = ""
+                self._prepared.set()
 
     async def _prepare(self, rack_endpoint: str | None) -> bool:
         """Schema, tokens and declared inventory; False when the database has to be waited for."""

@@ -6,7 +6,7 @@ from uuid import UUID
 from fastapi import APIRouter, Query, Request, Response
 
 from fabric_manager.api.answers import described
-from fabric_manager.api.auth import Caller
+from fabric_manager.api.auth import AUTHENTICATED
 from fabric_manager.api.paging import PageQuery
 from fabric_manager.api.reading import answer_one, answer_page
 from fabric_manager.api.views import AttachmentPage, AttachmentView, picked
@@ -15,7 +15,7 @@ from fabric_manager.domain.errors import Code
 from fabric_manager.domain.inventory import Attachment
 from fabric_manager.store.inventory import ATTACHMENT
 
-router = APIRouter(tags=["attachments"])
+router = APIRouter(tags=["attachments"], dependencies=[AUTHENTICATED])
 
 
 class AttachmentQuery(PageQuery):
@@ -34,7 +34,7 @@ def shown(value: Attachment) -> dict[str, Any]:
     summary="List attachments",
     responses=described({200: AttachmentPage}),
 )
-async def list_attachments(request: Request, caller: Caller, query: Annotated[AttachmentQuery, Query()]) -> Response:
+async def list_attachments(request: Request, query: Annotated[AttachmentQuery, Query()]) -> Response:
     return await answer_page(request, ATTACHMENT, query, shown)
 
 
@@ -44,5 +44,5 @@ async def list_attachments(request: Request, caller: Caller, query: Annotated[At
     summary="Get one attachment",
     responses=described({200: AttachmentView, 304: None}, Code.NOT_FOUND),
 )
-async def get_attachment(request: Request, caller: Caller, attachment_id: UUID) -> Response:
+async def get_attachment(request: Request, attachment_id: UUID) -> Response:
     return await answer_one(request, ATTACHMENT, "attachment", str(attachment_id), shown)

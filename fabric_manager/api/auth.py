@@ -36,7 +36,9 @@ class Bearer(SecurityBase):
         return principal
 
 
-Caller = Annotated[Principal, Depends(Bearer())]
+bearer = Bearer()
+AUTHENTICATED = Depends(bearer)
+Caller = Annotated[Principal, AUTHENTICATED]
 
 
 def writer(caller: Caller) -> Principal:

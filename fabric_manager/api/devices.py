@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query, Request, Response
 
 from fabric_manager.api.answers import described
-from fabric_manager.api.auth import Caller
+from fabric_manager.api.auth import AUTHENTICATED
 from fabric_manager.api.paging import PageQuery
 from fabric_manager.api.reading import answer_one, answer_page
 from fabric_manager.api.views import DevicePage, DeviceView, device_view
@@ -13,7 +13,7 @@ from fabric_manager.api.wire import Name, Ref
 from fabric_manager.domain.errors import Code
 from fabric_manager.store.inventory import DEVICE
 
-router = APIRouter(tags=["devices"])
+router = APIRouter(tags=["devices"], dependencies=[AUTHENTICATED])
 
 
 class DeviceQuery(PageQuery):
@@ -28,7 +28,7 @@ class DeviceQuery(PageQuery):
     summary="List devices",
     responses=described({200: DevicePage}),
 )
-async def list_devices(request: Request, caller: Caller, query: Annotated[DeviceQuery, Query()]) -> Response:
+async def list_devices(request: Request, query: Annotated[DeviceQuery, Query()]) -> Response:
     return await answer_page(request, DEVICE, query, device_view)
 
 
@@ -38,5 +38,5 @@ async def list_devices(request: Request, caller: Caller, query: Annotated[Device
     summary="Get one device",
     responses=described({200: DeviceView, 304: None}, Code.NOT_FOUND),
 )
-async def get_device(request: Request, caller: Caller, device_id: Ref) -> Response:
+async def get_device(request: Request, device_id: Ref) -> Response:
     return await answer_one(request, DEVICE, "device", device_id, device_view)

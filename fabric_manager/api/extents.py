@@ -6,7 +6,7 @@ from uuid import UUID
 from fastapi import APIRouter, Query, Request, Response
 
 from fabric_manager.api.answers import described
-from fabric_manager.api.auth import Caller
+from fabric_manager.api.auth import AUTHENTICATED
 from fabric_manager.api.paging import PageQuery
 from fabric_manager.api.reading import answer_one, answer_page
 from fabric_manager.api.views import ExtentPage, ExtentView, picked
@@ -15,7 +15,7 @@ from fabric_manager.domain.errors import Code
 from fabric_manager.domain.inventory import Extent
 from fabric_manager.store.inventory import EXTENT
 
-router = APIRouter(tags=["extents"])
+router = APIRouter(tags=["extents"], dependencies=[AUTHENTICATED])
 
 
 class ExtentQuery(PageQuery):
@@ -34,7 +34,7 @@ def shown(value: Extent) -> dict[str, Any]:
     summary="List extents",
     responses=described({200: ExtentPage}),
 )
-async def list_extents(request: Request, caller: Caller, query: Annotated[ExtentQuery, Query()]) -> Response:
+async def list_extents(request: Request, query: Annotated[ExtentQuery, Query()]) -> Response:
     return await answer_page(request, EXTENT, query, shown)
 
 
@@ -44,5 +44,5 @@ async def list_extents(request: Request, caller: Caller, query: Annotated[Extent
     summary="Get one extent",
     responses=described({200: ExtentView, 304: None}, Code.NOT_FOUND),
 )
-async def get_extent(request: Request, caller: Caller, extent_id: UUID) -> Response:
+async def get_extent(request: Request, extent_id: UUID) -> Response:
     return await answer_one(request, EXTENT, "extent", str(extent_id), shown)

@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 
 from fabric_manager.api.answers import described
-from fabric_manager.api.auth import Caller
+from fabric_manager.api.auth import AUTHENTICATED
 from fabric_manager.api.paging import PageQuery
 from fabric_manager.api.reading import answer_one, answer_page
 from fabric_manager.api.views import HostPage, HostView, host_view
@@ -13,7 +13,7 @@ from fabric_manager.api.wire import Ref, Text
 from fabric_manager.domain.errors import Code
 from fabric_manager.store.inventory import HOST
 
-router = APIRouter(tags=["hosts"])
+router = APIRouter(tags=["hosts"], dependencies=[AUTHENTICATED])
 
 
 class HostQuery(PageQuery):
@@ -26,7 +26,7 @@ class HostQuery(PageQuery):
     summary="List hosts",
     responses=described({200: HostPage}),
 )
-async def list_hosts(request: Request, caller: Caller, query: Annotated[HostQuery, Query()]) -> Response:
+async def list_hosts(request: Request, query: Annotated[HostQuery, Query()]) -> Response:
     return await answer_page(request, HOST, query, host_view)
 
 
@@ -36,5 +36,5 @@ async def list_hosts(request: Request, caller: Caller, query: Annotated[HostQuer
     summary="Get one host",
     responses=described({200: HostView, 304: None}, Code.NOT_FOUND),
 )
-async def get_host(request: Request, caller: Caller, host_id: Ref) -> Response:
+async def get_host(request: Request, host_id: Ref) -> Response:
     return await answer_one(request, HOST, "host", host_id, host_view)

@@ -147,9 +147,7 @@ class Intake:
                 check_content_type(header(scope, b"content-type"))
                 examine(parse(body))
         except FabricError as error:
-            response = problem_response(
-                error, instance=scope["path"], request_id=scope["state"]["request_id"]
-            )
+            response = problem_response(error, instance=scope["path"], request_id=scope["state"]["request_id"])
             await response(scope, receive, send)
             return
         await self.app(scope, again(body, receive), send)

@@ -6,7 +6,7 @@ from uuid import UUID
 from fastapi import APIRouter, Query, Request, Response
 
 from fabric_manager.api.answers import described
-from fabric_manager.api.auth import Caller
+from fabric_manager.api.auth import AUTHENTICATED
 from fabric_manager.api.paging import PageQuery
 from fabric_manager.api.reading import answer_one, answer_page
 from fabric_manager.api.views import LogicalDevicePage, LogicalDeviceView, picked
@@ -15,7 +15,7 @@ from fabric_manager.domain.errors import Code
 from fabric_manager.domain.inventory import LogicalDevice
 from fabric_manager.store.inventory import LOGICAL_DEVICE
 
-router = APIRouter(tags=["logical-devices"])
+router = APIRouter(tags=["logical-devices"], dependencies=[AUTHENTICATED])
 
 
 class LogicalDeviceQuery(PageQuery):
@@ -33,7 +33,7 @@ def shown(value: LogicalDevice) -> dict[str, Any]:
     summary="List logical devices",
     responses=described({200: LogicalDevicePage}),
 )
-async def list_logical_devices(request: Request, caller: Caller, query: Annotated[LogicalDeviceQuery, Query()]) -> Response:
+async def list_logical_devices(request: Request, query: Annotated[LogicalDeviceQuery, Query()]) -> Response:
     return await answer_page(request, LOGICAL_DEVICE, query, shown)
 
 
@@ -43,5 +43,5 @@ async def list_logical_devices(request: Request, caller: Caller, query: Annotate
     summary="Get one logical device",
     responses=described({200: LogicalDeviceView, 304: None}, Code.NOT_FOUND),
 )
-async def get_logical_device(request: Request, caller: Caller, logical_device_id: UUID) -> Response:
+async def get_logical_device(request: Request, logical_device_id: UUID) -> Response:
     return await answer_one(request, LOGICAL_DEVICE, "logical device", str(logical_device_id), shown)

@@ -30,7 +30,13 @@ def not_found(what: str, ref: str) -> FabricError:
 
 
 async def answer_one(
-    request: Request, noun: Noun[T], what: str, ref: str, view: Callable[[T], Shown], bounds: Mapping[str, str] = EVERYTHING
+    request: Request,
+    noun: Noun[T],
+    what: str,
+    ref: str,
+    view: Callable[[T], Shown],
+    *,
+    bounds: Mapping[str, str] = EVERYTHING,
 ) -> Response:
     async with services_of(request).db.snapshot() as tx:
         seq = await events.head(tx)
@@ -42,7 +48,12 @@ async def answer_one(
 
 
 async def answer_page(
-    request: Request, noun: Noun[T], query: PageQuery, view: Callable[[T], Shown], bounds: Mapping[str, str] = EVERYTHING
+    request: Request,
+    noun: Noun[T],
+    query: PageQuery,
+    view: Callable[[T], Shown],
+    *,
+    bounds: Mapping[str, str] = EVERYTHING,
 ) -> Response:
     """The page that `query` asks for; its fields of the same name as a filter of the noun restrict it."""
     filters = {name: str(value) for name in noun.filters if (value := getattr(query, name, None)) is not None}

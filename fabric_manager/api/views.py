@@ -386,9 +386,7 @@ class ReadyView(View):
 
 def picked(view: type[View], value: Any, **differing: Any) -> dict[str, Any]:
     """The view's fields: those named here, and the rest from the value's fields of the same name."""
-    return {
-        name: differing[name] if name in differing else getattr(value, name) for name in view.model_fields
-    }
+    return {name: differing[name] if name in differing else getattr(value, name) for name in view.model_fields}
 
 
 def binding_view(binding: Binding) -> dict[str, Any]:

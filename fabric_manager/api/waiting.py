@@ -22,7 +22,7 @@ async def until(
     wait_s: float,
     known: T | None = None,
 ) -> T:
-    """Read until `done`, for at most `wait_s`. `known` is what a write has already answered: it outlives the database."""
+    """Read until `done`, for at most `wait_s`. `known` is a write's own answer, and outlives the database."""
     ends_at = asyncio.get_running_loop().time() + wait_s
     with feed.watch(key) as bell:
         while True:

@@ -114,7 +114,7 @@ class SegmentReport(Request):
 
 
 class NodeStateRequest(Request):
-    """What the node says of its segments. `online` comes before the memory is brought up, `offline` after it is gone."""
+    """What the node says: `online` before it brings the memory up, `offline` after it let go of it."""
 
     model_config = ConfigDict(
         json_schema_extra={

@@ -95,9 +95,9 @@ def show(allocation: Allocation, output: str) -> None:
 def complain(allocation: Allocation) -> None:
     """Say on stderr why this is not what was hoped for, and end with the exit code for it."""
     if allocation.failure:
-        click.echo(f"error: {allocation.failure.code}\n  {allocation.failure.detail}", err=True)
+        click.echo(f"Error: {allocation.failure.code}\n  {allocation.failure.detail}", err=True)
     else:
-        click.echo(f"error: {allocation.key} is {allocation.phase}", err=True)
+        click.echo(f"Error: {allocation.key} is {allocation.phase}", err=True)
         for condition in allocation.conditions:
             click.echo(f"  {condition.type} {condition.status}: {condition.message}", err=True)
     raise click.exceptions.Exit(EXIT_PROBLEM)

@@ -1,17 +1,18 @@
 """The guide's claim, told over the public interface."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
-from fabric_manager.cli.connection import TOKEN_FILE, read_token
+from fabric_manager.cli.connection import read_token
 from fabric_manager.cli.failures import explain
 from fabric_manager.cli.parameters import FILE, setting_option
 from fabric_manager.cli.proof import timeline_table
-from fabric_manager.cli.serve import data_dir_option, host_option, port_option, settings_from
+from fabric_manager.cli.serve import data_dir_option, host_option, port_option, settings_from, told_in_a_sentence
 from fabric_manager.client import (
     Allocation,
     AllocationRequest,
@@ -27,7 +28,6 @@ from fabric_manager.domain.units import GiB, format_size
 KEY = "demo:analytic-memory-claim"
 BOOT_ID = "6b1d3a52-7c0e-4f6a-9a53-0d5c1f1e0003"  # the same at each start: the host of the story never reboots
 WAIT_S = 30
-RACK = Path("examples/rack.yaml")
 REQUEST = AllocationRequest(
     tenant="analytics",
     size_bytes=64 * GiB,
@@ -49,27 +49,24 @@ Say = Callable[[str], None]
 @host_option
 @port_option
 @data_dir_option
-@setting_option("topology", type=FILE, default=RACK)
-def demo(data_dir: Path, **options: Any) -> None:
+@setting_option("topology", type=FILE)
+def demo(topology: Path | None, **options: Any) -> None:
     """Start the service over a simulated rack, run one claim through it, and serve until Ctrl-C."""
     from fabric_manager import app  # noqa: PLC0415  every other command starts without the web framework
 
-    settings = replace(settings_from({"data_dir": data_dir, **options}), database_url=None, role="all")
-    app.serve(settings, when_ready=teller(data_dir / TOKEN_FILE, click.echo))
+    settings = settings_from({"topology": topology or app.example_rack(), **options})
+    with told_in_a_sentence():
+        app.serve(replace(settings, database_url=None, role="all"), when_ready=partial(tell, click.echo))
 
 
-def teller(token_file: Path, say: Say) -> Callable[[str], Awaitable[None]]:
-    """What to do with the URL of a service that is ready. A story that fails is told, too; the service stays."""
-
-    async def tell(url: str) -> None:
-        async with FabricManager(url, read_token(token_file)) as manager:
-            try:
-                await story(manager, say)
-            except ClientError as error:
-                say(explain(error))
-        say(what_next(url, token_file))
-
-    return tell
+async def tell(say: Say, url: str, token_file: Path) -> None:
+    """The story, and where to go from it. A story that ends badly is explained; the service stays."""
+    async with FabricManager(url, read_token(token_file)) as manager:
+        try:
+            await story(manager, say)
+        except ClientError as error:
+            say(explain(error))
+    say(what_next(url, token_file))
 
 
 async def story(manager: FabricManager, say: Say) -> None:

@@ -41,7 +41,9 @@ async def _until_now(manager: FabricManager, since: int, kinds: Sequence[str]) -
         end = page.as_of if end is None else end
         for event in page.items:
             yield event
-        since = page.items[-1].seq if page.items else end
+        if not page.items:
+            return
+        since = page.next_since
 
 
 def event_line(event: FabricEvent, output: str) -> str:

@@ -63,12 +63,12 @@ def explain(error: ClientError) -> str:
     if isinstance(error, ProblemError):
         return "\n".join(_problem_lines(error))
     if isinstance(error, UnreachableError):
-        return f"error: {error}\nIs the service running there? Name another with --server or FABRIC_MANAGER_SERVER."
-    return f"error: {error}"
+        return f"Error: {error}\nIs the service running there? Name another with --server or FABRIC_MANAGER_SERVER."
+    return f"Error: {error}"
 
 
 def _problem_lines(problem: ProblemError) -> Iterator[str]:
-    yield f"error: {problem.code} ({problem.status})"
+    yield f"Error: {problem.code} ({problem.status})"
     yield f"  {problem}"
     for name, content in problem.facts.items():
         yield from _fact_lines(name, content)

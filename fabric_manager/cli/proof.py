@@ -8,7 +8,13 @@ import click
 from fabric_manager.cli import formatting
 from fabric_manager.cli.connection import asking
 from fabric_manager.cli.failures import EXIT_PROBLEM
-from fabric_manager.client import FabricManager, TimelineEntry
+from fabric_manager.client import Document, FabricManager, Timeline, TimelineEntry
+
+SHOWN = {
+    "step": ("component", "outcome"),
+    "frame": ("component", "opcode", "return_code"),
+    "evidence": ("device", "size_bytes"),
+}
 
 scripted_option = click.option(
     "-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True
@@ -21,11 +27,8 @@ scripted_option = click.option(
 @asking
 async def timeline(manager: FabricManager, *, key: str, output: str) -> None:
     """Tell what happened to a key, from the request to the commands on the wire."""
-    entries = await manager.allocations.timeline(key)
-    if output == "table":
-        click.echo(timeline_table(entries))
-    else:
-        click.echo(formatting.scripted([entry.document for entry in entries], output))
+    story = await manager.allocations.timeline(key)
+    click.echo(timeline_table(story) if output == "table" else formatting.scripted(story.document, output))
 
 
 @click.command()
@@ -58,12 +61,24 @@ async def version(manager: FabricManager, *, output: str) -> None:
         click.echo(formatting.scripted(both, output))
 
 
-def timeline_table(entries: Sequence[TimelineEntry]) -> str:
-    return formatting.table(("AT", "AFTER", "KIND", "WHAT", "FACTS"), _timeline_rows(entries))
+def timeline_table(story: Timeline) -> str:
+    text = formatting.table(("AT", "AFTER", "KIND", "WHAT", "FACTS"), _timeline_rows(story.entries))
+    return text + ("\n(the latest part of a longer story)" if story.truncated else "")
 
 
 def _timeline_rows(entries: Sequence[TimelineEntry]) -> Iterator[tuple[str, ...]]:
     for entry in entries:
         after_ms = (entry.at - entries[0].at).total_seconds() * 1000
         at = entry.at.strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
-        yield at, f"+{after_ms:.0f} ms", entry.kind, entry.title, formatting.facts(entry.facts)
+        yield at, f"+{after_ms:.0f} ms", entry.kind, entry.title, formatting.facts(_telling(entry))
+
+
+def _telling(entry: TimelineEntry) -> Document:
+    """The facts that fit a line: what an event changed and who did it, of other kinds the ones in SHOWN."""
+    if entry.kind == "event":
+        shown = {**(entry.facts.get("after") or {}), "by": entry.facts.get("actor"), "cause": entry.facts.get("cause")}
+    else:
+        shown = {name: entry.facts[name] for name in SHOWN.get(entry.kind, entry.facts) if name in entry.facts}
+    if isinstance(shown.get("opcode"), int):
+        shown["opcode"] = f"{shown['opcode']:04x}h"
+    return shown

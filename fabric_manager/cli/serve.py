@@ -1,6 +1,8 @@
 """Commands that start something of the service itself."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ import click
 from fabric_manager import settings
 from fabric_manager.cli import formatting
 from fabric_manager.cli.parameters import DIRECTORY, FILE, setting_option
+from fabric_manager.domain.errors import FabricError
 
 host_option = setting_option("host")
 port_option = setting_option("port", type=click.IntRange(0, 65535))
@@ -26,7 +29,8 @@ def serve(**options: Any) -> None:
     """Run the service until Ctrl-C, which stops all that it started."""
     from fabric_manager import app  # noqa: PLC0415  every other command starts without the web framework
 
-    app.serve(settings_from(options))
+    with told_in_a_sentence():
+        app.serve(settings_from(options))
 
 
 @click.command()
@@ -37,7 +41,8 @@ def simulate(state_dir: Path, rack_file: Path, seed: int | None) -> None:
     """Run a simulated rack that keeps its state in a directory."""
     from fabric_manager import app  # noqa: PLC0415
 
-    app.simulate(state_dir=state_dir, rack_file=rack_file, seed=seed)
+    with told_in_a_sentence():
+        app.simulate(state_dir=state_dir, rack_file=rack_file, seed=seed)
 
 
 @click.command()
@@ -47,7 +52,8 @@ def migrate(database_url: str, revision: str) -> None:
     """Bring a database's schema to a revision."""
     from fabric_manager import app  # noqa: PLC0415
 
-    app.migrate(database_url=database_url, revision=revision)
+    with told_in_a_sentence():
+        app.migrate(database_url=database_url, revision=revision)
 
 
 @click.command()
@@ -56,6 +62,17 @@ def openapi() -> None:
     from fabric_manager import app  # noqa: PLC0415
 
     click.echo(formatting.as_yaml(app.openapi_document()))
+
+
+@contextmanager
+def told_in_a_sentence() -> Iterator[None]:
+    """What an operator can act on ends in its sentence; what is left is a mistake of ours and keeps its trace."""
+    from fabric_manager.store.embedded import DataDirectoryInUseError, LauncherError  # noqa: PLC0415
+
+    try:
+        yield
+    except (DataDirectoryInUseError, LauncherError, FabricError, OSError) as error:
+        raise click.ClickException(str(error)) from error
 
 
 def settings_from(options: dict[str, Any]) -> settings.Settings:

@@ -12,6 +12,7 @@ from fabric_manager.client.values import (
     FabricEvent,
     Placed,
     SegmentState,
+    Timeline,
     TimelineEntry,
 )
 
@@ -28,6 +29,7 @@ __all__ = [
     "Placed",
     "ProblemError",
     "SegmentState",
+    "Timeline",
     "TimelineEntry",
     "UnexpectedAnswerError",
     "UnreachableError",

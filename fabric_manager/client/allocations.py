@@ -8,7 +8,7 @@ from fabric_manager.client import reading
 from fabric_manager.client.nouns import Noun, path_of
 from fabric_manager.client.reading import read
 from fabric_manager.client.transport import Call, QueryValue, Transport, json_of
-from fabric_manager.client.values import Allocation, AllocationRequest, Document, Placed, SegmentState, TimelineEntry
+from fabric_manager.client.values import Allocation, AllocationRequest, Document, Placed, SegmentState, Timeline
 
 HOLD_S_MAX = 30  # the service holds no answer longer
 PAUSE_BETWEEN_LOOKS_S = 0.05
@@ -65,7 +65,7 @@ class Allocations:
             body["epoch"] = epoch
         return await self._change("POST", path_of("allocations", key, "node-state"), body)
 
-    async def timeline(self, key: str) -> tuple[TimelineEntry, ...]:
+    async def timeline(self, key: str) -> Timeline:
         """Everything that happened to the key, in order, also when it was only ever refused."""
         call = Call(method="GET", path=path_of("allocations", key, "timeline"))
         return read(reading.timeline, json_of(await self._transport.send(call)))

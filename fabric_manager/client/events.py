@@ -54,7 +54,6 @@ class Events:
             for event in fresh:
                 yield event
                 seen = event.seq
-            if not page.items:
-                seen = max(seen, page.as_of)  # nothing of these kinds up to there
+            seen = max(seen, page.next_since)
             if not fresh:
                 await asyncio.sleep(PAUSE_AFTER_NOTHING_S)

@@ -21,6 +21,7 @@ from fabric_manager.client.values import (
     OperationRef,
     Segment,
     Span,
+    Timeline,
     TimelineEntry,
     Violation,
 )
@@ -97,11 +98,9 @@ def as_of(document: Document) -> int:
     return int(document["as_of"])
 
 
-def timeline(document: Document) -> tuple[TimelineEntry, ...]:
-    return tuple(
-        _known(TimelineEntry, each, at=_time(each["at"]), facts=each.get("facts") or {}, document=each)
-        for each in document["items"]
-    )
+def timeline(document: Document) -> Timeline:
+    entries = tuple(_known(TimelineEntry, each, at=_time(each["at"])) for each in document["entries"])
+    return _known(Timeline, document, entries=entries, document=document)
 
 
 def invariants(document: Document) -> Invariants:

@@ -173,18 +173,29 @@ class FabricEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventPage:
+    """`next_since` is where the next page begins; `as_of` is the last event's number, of whatever kind."""
+
     items: tuple[FabricEvent, ...]
+    next_since: int
     as_of: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimelineEntry:
-    """One line of an allocation's story. `kind` is event, step or frame; `facts` are what that kind shows."""
+    """One line of an allocation's story. `kind` is event, step, frame or evidence; `facts` are what that kind shows."""
 
     at: datetime
     kind: str
     title: str
-    facts: Document = field(default_factory=dict)
+    facts: Document
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeline:
+    """`truncated`: the story is longer, and this is its latest part."""
+
+    entries: tuple[TimelineEntry, ...]
+    truncated: bool
     document: Document = field(repr=False, compare=False)
 
 

@@ -40,6 +40,7 @@ class Funnel:
     """`free_bytes` and the fits are over devices that only space could exclude; "soon" counts what comes back."""
 
     steps: tuple[Step, ...]
+    undiscovered: int  # declared, would be asked, and not read from hardware yet
     free_bytes: int
     largest_fit_bytes: int
     largest_fit_soon_bytes: int
@@ -51,6 +52,9 @@ def refuse(size_bytes: int, funnel: Funnel) -> FabricError:
     When a device got room between the attempt and the funnel, it is `insufficient_capacity` that waiting helps.
     """
     emptied = next((step.filter for step in funnel.steps if step.left == 0), "space")
+    if emptied == "healthy" and funnel.undiscovered:
+        detail = f"{funnel.undiscovered} devices that could serve it have not been read from hardware yet"
+        return FabricError(Code.FABRIC_UNREACHABLE, detail, retry_after_ms=1000)
     code = CODES[emptied]
     if emptied == "space" and funnel.free_bytes >= size_bytes > funnel.largest_fit_bytes:
         code = Code.FRAGMENTATION

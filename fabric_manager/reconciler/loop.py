@@ -45,6 +45,7 @@ class Reconciler:
         self._wake = wake
         self._pace = pace
         self._workers: dict[UUID, asyncio.Task[None]] = {}
+        self.scanned = asyncio.Event()  # some fabric was read once: there is something to allocate from
 
     async def run(self) -> None:
         """Until cancelled. New fabrics are picked up; a worker that ended is started again."""
@@ -74,7 +75,7 @@ class Reconciler:
         lease = Lease(self._db, owned, self._pace)
         driver = await self._open_driver(fabric, trace.collect)
         bench = Bench(db=self._db, lease=lease, driver=driver, pace=self._pace, identities=self._identities)
-        worker = FabricWorker(fabric, bench, self._wake)
+        worker = FabricWorker(fabric, bench, self._wake, self.scanned)
         keeping = asyncio.create_task(lease.keep())
         try:
             await worker.run()
@@ -90,11 +91,12 @@ class Reconciler:
 class FabricWorker:
     """One fabric, as long as this process owns it: scan, then due goals side by side."""
 
-    def __init__(self, fabric: KnownFabric, bench: Bench, wake: Wake) -> None:
+    def __init__(self, fabric: KnownFabric, bench: Bench, wake: Wake, scanned: asyncio.Event) -> None:
         self._fabric = fabric
         self._bench = bench
         self._due = wake.listener()
         self._wake = wake
+        self._scanned = scanned
         self._goals: dict[UUID, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
@@ -117,6 +119,7 @@ class FabricWorker:
             self._bench.rescan.clear()
             try:
                 await scanner.scan()
+                self._scanned.set()
                 pause_s = self._bench.pace.scan_s
             except DriverError as error:
                 pause_s = min(self._bench.pace.scan_s, 1.0)

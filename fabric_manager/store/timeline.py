@@ -65,11 +65,16 @@ class Timeline:
     truncated: bool
 
 
-async def of_key(tx: AsyncConnection, key: str, *, seen_by: Principal) -> Timeline:
-    """The story of `key`, also one that was only ever refused. No entries: nothing is known of it."""
+async def of_key(tx: AsyncConnection, key: str, *, seen_by: Principal, events_only: bool = False) -> Timeline:
+    """The story of `key`, also one that was only ever refused. No entries: nothing is known of it.
+
+    `events_only` is for who may not see the allocation: its own refused requests are all it gets.
+    """
     entries: list[TimelineEntry] = []
     truncated = False
     for kind, query in SOURCES:
+        if events_only and kind != "event":
+            continue
         facts = {"key": key, "limit": ENTRIES_MAX}
         if kind == "event":
             facts |= bounds(seen_by)

@@ -58,6 +58,7 @@ async def funnel(db: Database, order: Order) -> Funnel:
     answer = await db.call("claim_funnel", {"request": request_of(order)})
     return Funnel(
         steps=tuple(Step(**step) for step in answer["steps"]),
+        undiscovered=answer["undiscovered"],
         free_bytes=answer["free_bytes"],
         largest_fit_bytes=answer["largest_fit_bytes"],
         largest_fit_soon_bytes=answer["largest_fit_soon_bytes"],

@@ -20,8 +20,9 @@ from tests.unit.test_client_calls import (
     a_list,
     a_problem,
     a_service,
+    a_timeline,
     an_allocation,
-    an_event,
+    an_event_page,
     nobody_listens,
 )
 
@@ -80,7 +81,7 @@ def test_allocate_that_waited_in_vain_says_so_and_fails(service: ScriptedService
     service.on("PUT /v1/allocations/k", Answer(status=201, body=an_allocation(phase=phase)))
     result = run(service, *ALLOCATE, "--host", "node-3", "--wait", "1")
     assert result.exit_code == 1
-    assert f"error: k is {phase}" in result.stderr
+    assert f"Error: k is {phase}" in result.stderr
 
 
 def test_a_failed_binding_is_told_with_its_reason(service: ScriptedService) -> None:
@@ -88,7 +89,7 @@ def test_a_failed_binding_is_told_with_its_reason(service: ScriptedService) -> N
     service.on("PUT /v1/allocations/k", Answer(body=an_allocation(phase="failed", failure=failure)))
     result = run(service, *ALLOCATE)
     assert result.exit_code == 1
-    assert result.stderr == "error: deadline_exceeded\n  300 s over\n"
+    assert result.stderr == "Error: deadline_exceeded\n  300 s over\n"
 
 
 def test_allocate_waits_longer_than_the_service_holds_an_answer(service: ScriptedService) -> None:
@@ -109,7 +110,7 @@ def test_a_refusal_shows_facts_funnel_and_what_to_do_next(service: ScriptedServi
     assert result.exit_code == 1
     assert result.stdout == ""
     assert result.stderr.splitlines() == [
-        "error: insufficient_capacity (409)",
+        "Error: insufficient_capacity (409)",
         "  insufficient_capacity, in words",
         "  funnel:",
         "    filter    removed    left",
@@ -194,7 +195,7 @@ def test_release_that_waits_for_the_host_says_so_at_once(service: ScriptedServic
     service.on("GET /v1/allocations/k", Answer(body=an_allocation(phase="release_blocked")))
     result = run(service, "release", "k", "--wait")
     assert result.exit_code == 1
-    assert "error: k is release_blocked" in result.stderr
+    assert "Error: k is release_blocked" in result.stderr
 
 
 def test_bind_and_unbind_show_the_allocation(service: ScriptedService) -> None:
@@ -206,24 +207,25 @@ def test_bind_and_unbind_show_the_allocation(service: ScriptedService) -> None:
 
 def test_a_timeline_is_a_table_with_the_time_since_its_start(service: ScriptedService) -> None:
     later = NOW.replace("00.123456", "01.373456")
-    frame = {"at": later, "kind": "frame", "title": "Bind vPPB", "facts": {"opcode": "5201h"}}
-    service.on(
-        "GET /v1/allocations/k/timeline", a_list({"at": NOW, "kind": "event", "title": "reserved", "facts": {}}, frame)
+    change = {"seq": 4, "after": {"phase": "reserved"}, "actor": "admin", "cause": None}
+    sent = {"operation": "o", "component": "sw-0", "opcode": 0x5201, "return_code": 0, "request_raw": "00" * 40}
+    story = a_timeline(
+        {"at": NOW, "kind": "event", "title": "allocation.reserved", "facts": change},
+        {"at": later, "kind": "frame", "title": "Bind vPPB", "facts": sent},
+        truncated=True,
     )
+    service.on("GET /v1/allocations/k/timeline", story)
     lines = run(service, "timeline", "k").stdout.splitlines()
-    assert lines[2].split(maxsplit=5) == [
-        "2026-03-01",
-        "03:12:01.373",
-        "+1250",
-        "ms",
-        "frame",
-        "Bind vPPB  opcode=5201h",
-    ]
+    assert lines[1].endswith("allocation.reserved  phase=reserved by=admin")
+    assert " ".join(lines[2].split()) == (
+        "2026-03-01 03:12:01.373 +1250 ms frame Bind vPPB component=sw-0 opcode=5201h return_code=0"
+    )
+    assert "longer story" in lines[3]
 
 
 def test_events_are_one_line_each(service: ScriptedService) -> None:
     service.on("GET /v1/fabrics", a_list(as_of=106))
-    service.on("GET /v1/events", a_list(an_event(105), as_of=106), a_list(as_of=106))
+    service.on("GET /v1/events", an_event_page(105, next_since=105), an_event_page(next_since=106))
     result = run(service, "events", "--kind", "allocation", "-o", "json")
     assert [json.loads(line)["seq"] for line in result.stdout.splitlines()] == [105]
     assert [each.query["since"] for each in service.asked if each.path == "/v1/events"] == [["6"], ["105"]]
@@ -255,7 +257,7 @@ def watching(service: ScriptedService) -> subprocess.Popen[bytes]:
 
 
 def test_ctrl_c_ends_a_watch_quietly(service: ScriptedService) -> None:
-    service.on("GET /v1/events", a_list(an_event(1), as_of=1), a_list(as_of=1))
+    service.on("GET /v1/events", an_event_page(1, next_since=1), an_event_page(next_since=1))
     process = watching(service)
     assert process.stdout is not None
     assert process.stdout.readline() == b"1\n"
@@ -265,7 +267,7 @@ def test_ctrl_c_ends_a_watch_quietly(service: ScriptedService) -> None:
 
 
 def test_a_reader_that_goes_away_ends_a_watch_quietly(service: ScriptedService) -> None:
-    pages = (a_list(an_event(seq), as_of=seq) for seq in range(1, 2000))
+    pages = (an_event_page(seq, next_since=seq, as_of=2000) for seq in range(1, 2000))
     service.on("GET /v1/events", *pages)
     process = watching(service)
     assert process.stdout is not None

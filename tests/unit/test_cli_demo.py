@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from fabric_manager.cli.demo import BOOT_ID, KEY, teller
+from fabric_manager.cli.demo import BOOT_ID, KEY, tell
 from tests.unit.test_client_calls import (
     GIB,
     NOW,
     Answer,
     ScriptedService,
-    a_list,
     a_problem,
     a_service,
+    a_timeline,
     an_allocation,
 )
 
@@ -26,7 +26,7 @@ def service() -> Iterator[ScriptedService]:
         running.on(f"POST /v1/allocations/{KEY}/node-state", Answer(body=an_allocation(key=KEY, phase="online")))
         running.on(
             f"GET /v1/allocations/{KEY}/timeline",
-            a_list({"at": NOW, "kind": "event", "title": "allocation.reserved", "facts": {}}),
+            a_timeline({"at": NOW, "kind": "event", "title": "allocation.reserved", "facts": {}}),
         )
         yield running
 
@@ -35,7 +35,7 @@ async def told(service: ScriptedService, tmp_path: Path) -> str:
     token_file = tmp_path / "admin.token"
     token_file.write_text("secret\n")
     said: list[str] = []
-    await teller(token_file, said.append)(service.url)
+    await tell(said.append, service.url, token_file)
     text = "\n".join(said)
     assert f"{service.url}/docs" in text
     assert str(token_file) in text
@@ -72,4 +72,4 @@ async def test_a_claim_that_was_released_since_is_told_as_history(service: Scrip
 
 async def test_a_refused_claim_is_explained_and_the_way_on_is_shown(service: ScriptedService, tmp_path: Path) -> None:
     service.on(PUT, a_problem("insufficient_capacity", 409, terminal_for="placement"))
-    assert "error: insufficient_capacity (409)" in await told(service, tmp_path)
+    assert "Error: insufficient_capacity (409)" in await told(service, tmp_path)

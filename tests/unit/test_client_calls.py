@@ -120,6 +120,15 @@ def a_list(*items: Any, as_of: int = 7, next_cursor: str | None = None) -> Answe
     return Answer(body={"items": list(items), "next_cursor": next_cursor, "as_of": as_of})
 
 
+def an_event_page(*seqs: int, next_since: int, as_of: int = 106) -> Answer:
+    items = [an_event(seq) for seq in seqs]
+    return Answer(body={"items": items, "next_since": next_since, "next_cursor": None, "as_of": as_of})
+
+
+def a_timeline(*entries: Any, truncated: bool = False) -> Answer:
+    return Answer(body={"key": "k", "entries": entries, "truncated": truncated, "as_of": 7})
+
+
 @contextmanager
 def a_service() -> Iterator[ScriptedService]:
     service: ScriptedService
@@ -350,10 +359,10 @@ async def test_a_list_is_read_page_by_page(service: ScriptedService) -> None:
 async def test_following_shows_each_event_once_through_a_lost_answer(service: ScriptedService) -> None:
     service.on(
         "GET /v1/events",
-        a_list(an_event(5), an_event(6), as_of=6),
+        an_event_page(5, 6, next_since=6),
         Answer(lost=True),
-        a_list(as_of=9),  # nothing of these kinds up to nine
-        a_list(an_event(9), an_event(10), as_of=10),  # a server that repeats itself
+        an_event_page(next_since=9),  # nothing of these kinds up to nine
+        an_event_page(9, 10, next_since=10),  # a server that repeats itself
     )
     seen = []
     async with asking(service.url) as manager:
@@ -383,14 +392,14 @@ async def test_not_being_ready_is_an_answer(service: ScriptedService) -> None:
 async def test_operations_timelines_and_invariants_are_read(service: ScriptedService) -> None:
     service.on("GET /v1/operations/o", Answer(body={"id": "o", "goal": "bind", "state": "done", "reason": "x"}))
     service.on(
-        "GET /v1/allocations/k/timeline", a_list({"at": NOW, "kind": "frame", "title": "Bind vPPB", "facts": {}})
+        "GET /v1/allocations/k/timeline", a_timeline({"at": NOW, "kind": "frame", "title": "Bind vPPB", "facts": {}})
     )
     checks = [{"name": "no byte has two owners", "examined": 12}]
     violations = [{"name": "no byte has two owners", "objects": ["mld-0"], "detail": "both"}]
     service.on("GET /v1/invariants", Answer(body={"as_of": 7, "checks": checks, "violations": violations}))
     async with asking(service.url) as manager:
         assert (await manager.operation("o", wait_s=5)).state == "done"
-        assert (await manager.allocations.timeline("k"))[0].title == "Bind vPPB"
+        assert (await manager.allocations.timeline("k")).entries[0].title == "Bind vPPB"
         found = await manager.invariants()
     assert (found.checks[0].examined, found.violations[0].objects) == (12, ("mld-0",))
 

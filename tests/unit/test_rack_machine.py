@@ -6,18 +6,19 @@ from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from fabric_manager.domain.units import MiB
 from fabric_manager.southbound.simulator.codes import Code, Opcode
 from fabric_manager.southbound.simulator.commands import execute
 from fabric_manager.southbound.simulator.hosts import OnOffer
 from fabric_manager.southbound.simulator.rack import Rack
+from fabric_manager.southbound.simulator.switch import Target
 from fabric_manager.southbound.simulator.topology import read_rack_file
 
 PLAN = read_rack_file(Path(__file__).parents[1] / "drivers" / "rack.yaml")
-HOSTS, TAGS = st.integers(0, 3), st.sampled_from("abcd")
-SPANS = st.lists(st.tuples(st.integers(0, 6), st.integers(1, 3)), min_size=1, max_size=2)
+HOSTS, TAGS = st.integers(0, 2), st.sampled_from("abcd")
+SPANS = st.lists(st.tuples(st.integers(0, 6), st.integers(1, 2)), min_size=1, max_size=2)
 STEP = 512 * MiB
 
 
@@ -28,11 +29,18 @@ class RackMachine(RuleBasedStateMachine):
         self.now_s = 0.0
         self.kept: dict[str, Any] = {}
 
+    @initialize()
+    def every_host_has_the_dcd(self) -> None:
+        """By chance alone, hardly an offer would find its host bound."""
+        for host in range(3):
+            self.rack.switches["sw-0"].connect((host, 3), Target(12, host))
+            self.rack.touch("sw-0")
+
     def run(self, opcode: Opcode, component: str, **args: Any) -> None:
         reply = execute(self.rack, opcode, component, args, now_s=self.now_s)
         assert reply.code in list(Code)
 
-    @rule(vcs=HOSTS, vppb=st.integers(0, 4), port=st.sampled_from([8, 9, 10, 12, 13]), ld=st.integers(0, 4))
+    @rule(vcs=HOSTS, vppb=st.integers(0, 4), port=st.sampled_from([8, 9, 12, 13]), ld=st.integers(0, 4))
     def bind(self, vcs: int, vppb: int, port: int, ld: int) -> None:
         self.run(Opcode.BIND, "sw-0", vcs=vcs, vppb=vppb, port=port, ld_id=ld)
 
@@ -42,11 +50,18 @@ class RackMachine(RuleBasedStateMachine):
 
     @rule(host=HOSTS, tag=TAGS, region=st.integers(0, 1), spans=SPANS)
     def offer(self, host: int, tag: str, region: int, spans: list[tuple[int, int]]) -> None:
-        extents = [(start * STEP, size * STEP) for start, size in spans]
+        extents = [((start + 8 * region) * STEP, size * STEP) for start, size in spans]
         self.run(Opcode.ADD_CAPACITY, "dcd-0", host=host, tag=tag, region=region, extents=extents)
 
     @rule(host=HOSTS, tag=TAGS, sanitize=st.booleans(), forced=st.booleans())
     def release(self, host: int, tag: str, sanitize: bool, forced: bool) -> None:
+        self.run(Opcode.RELEASE_CAPACITY, "dcd-0", host=host, tag=tag, sanitize=sanitize, forced=forced)
+
+    @precondition(lambda self: any(self.rack.dcd("dcd-0").spaces.values()))
+    @rule(pick=st.integers(0, 9), sanitize=st.booleans(), forced=st.booleans())
+    def release_what_is_there(self, pick: int, sanitize: bool, forced: bool) -> None:
+        there = sorted({(host, e.tag) for host, space in self.rack.dcd("dcd-0").spaces.items() for e in space})
+        host, tag = there[pick % len(there)]
         self.run(Opcode.RELEASE_CAPACITY, "dcd-0", host=host, tag=tag, sanitize=sanitize, forced=forced)
 
     @rule(ld=st.integers(0, 4), device=st.sampled_from(["mld-0", "mld-1", "sld-0", "dcd-0"]))

@@ -85,6 +85,7 @@ LANGUAGE sql STABLE AS $$
            (SELECT id FROM host WHERE name = arg#>>'{request,host}') AS host_id
   ), judged AS (
     SELECT d.free_bytes, d AS whole,
+      d.health = 'unknown' AS unread,
       d.health = 'ok' AS healthy,
       d.admin_state = 'enabled' AS enabled,
       r->>'host' IS NULL OR host_reaches(host_id, d) AS reachable,
@@ -110,6 +111,7 @@ LANGUAGE sql STABLE AS $$
       jsonb_build_object('filter', 'space', 'left',
         count(*) FILTER (WHERE healthy AND enabled AND reachable AND attachable AND pooled AND roomy))
     ) FROM judged),
+    'undiscovered', (SELECT count(*) FROM judged WHERE unread AND pooled),
     'free_bytes', (SELECT coalesce(sum(free_bytes), 0) FROM survivors),
     'largest_fit_bytes', (SELECT coalesce(max(largest_grant(whole, false)), 0) FROM survivors),
     'largest_fit_soon_bytes', (SELECT coalesce(max(largest_grant(whole, true)), 0) FROM survivors))
