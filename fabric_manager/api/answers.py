@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from typing import Any
+from uuid import UUID
 
 import orjson
 from fastapi import Request, Response
@@ -33,9 +34,19 @@ MEANINGS = {
 }
 
 
+def plain(value: Any) -> str:
+    """asyncpg's own kind of UUID, which orjson does not know."""
+    if isinstance(value, UUID):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} has no place in an answer")
+
+
+def encode(body: Any) -> bytes:
+    return orjson.dumps(body, default=plain, option=orjson.OPT_UTC_Z)
+
+
 def json_response(body: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    content = orjson.dumps(body, option=orjson.OPT_UTC_Z)
-    return Response(content, status_code=status, media_type="application/json", headers=dict(headers or {}))
+    return Response(encode(body), status_code=status, media_type="application/json", headers=dict(headers or {}))
 
 
 def single(request: Request, body: Any, *, version: int | str, seq: int) -> Response:

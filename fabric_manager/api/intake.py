@@ -9,7 +9,7 @@ from typing import Any
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fabric_manager.api.envelope import header
-from fabric_manager.api.problems import FIELD_MAX, invalid, problem_response
+from fabric_manager.api.problems import invalid, problem_response
 from fabric_manager.domain.errors import Code, FabricError
 
 BODY_MAX = 64 * 1024
@@ -65,7 +65,7 @@ def examine(value: Any, path: str = "", depth: int = 0) -> None:
     """Bound what the parser let through, and refuse text that PostgreSQL or a terminal would choke on."""
     where = path or "body"
     if depth > DEPTH_MAX:
-        raise invalid(where[:FIELD_MAX], f"nested deeper than {DEPTH_MAX} levels")
+        raise invalid(where.partition(".")[0], f"nested deeper than {DEPTH_MAX} levels")
     if isinstance(value, str):
         examine_text(value, where)
     elif isinstance(value, dict | list):

@@ -4,7 +4,6 @@ import hashlib
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-import orjson
 from fastapi import Request, Response
 
 from fabric_manager.api import answers
@@ -22,7 +21,7 @@ def version_of(body: Shown) -> int | str:
     """The generation; of a thing that has none, a digest of all that is shown."""
     if "generation" in body:
         return int(body["generation"])
-    return hashlib.sha256(orjson.dumps(body)).hexdigest()[:16]
+    return hashlib.sha256(answers.encode(body)).hexdigest()[:16]
 
 
 def not_found(what: str, ref: str) -> FabricError:

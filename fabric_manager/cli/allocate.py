@@ -46,7 +46,8 @@ async def allocate(
         allocation = await manager.allocations.wait_for(key, hoped_for, wait_s=wait_s - HOLD_S_MAX)
     show(allocation, output)
     if allocation.failure or (wait_s and allocation.phase not in hoped_for):
-        complain(allocation)
+        say_why(allocation)
+        raise click.exceptions.Exit(EXIT_PROBLEM)
 
 
 @click.command()
@@ -55,15 +56,15 @@ async def allocate(
 @asking
 async def release(manager: FabricManager, *, key: str, wait: bool) -> None:
     """Give memory back. It is free once the host let go and it is erased."""
-    done = await manager.allocations.delete(key)
-    if done or not wait:
-        click.echo(f"{key}: {'released' if done else 'releasing'}")
-        return
-    stops = {"released", *NEEDS_SOMEBODY}
-    allocation = await manager.allocations.wait_for(key, stops, wait_s=RELEASE_WAIT_S_MAX)
-    click.echo(f"{key}: {allocation.phase}")
-    if allocation.phase != "released":
-        complain(allocation)
+    allocation = await manager.allocations.delete(key)
+    if allocation and wait:
+        stops = {"released", *NEEDS_SOMEBODY}
+        allocation = await manager.allocations.wait_for(key, stops, wait_s=RELEASE_WAIT_S_MAX)
+    click.echo(f"{key}: {allocation.phase if allocation else 'released'}")
+    if allocation and allocation.phase in NEEDS_SOMEBODY:
+        say_why(allocation)
+    if wait and allocation and allocation.phase != "released":
+        raise click.exceptions.Exit(EXIT_PROBLEM)
 
 
 @click.command()
@@ -92,12 +93,12 @@ def show(allocation: Allocation, output: str) -> None:
         click.echo(formatting.scripted(allocation.document, output))
 
 
-def complain(allocation: Allocation) -> None:
-    """Say on stderr why this is not what was hoped for, and end with the exit code for it."""
+def say_why(allocation: Allocation) -> None:
+    """On stderr: what keeps it from where it was wanted."""
     if allocation.failure:
-        click.echo(f"Error: {allocation.failure.code}\n  {allocation.failure.detail}", err=True)
+        click.echo(f"{allocation.key} is {allocation.phase}: {allocation.failure.code}", err=True)
+        click.echo(f"  {allocation.failure.detail}", err=True)
     else:
-        click.echo(f"Error: {allocation.key} is {allocation.phase}", err=True)
+        click.echo(f"{allocation.key} is {allocation.phase}", err=True)
         for condition in allocation.conditions:
             click.echo(f"  {condition.type} {condition.status}: {condition.message}", err=True)
-    raise click.exceptions.Exit(EXIT_PROBLEM)

@@ -1,5 +1,6 @@
 """The guide's claim, told over the public interface."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -28,6 +29,7 @@ from fabric_manager.domain.units import GiB, format_size
 KEY = "demo:analytic-memory-claim"
 BOOT_ID = "6b1d3a52-7c0e-4f6a-9a53-0d5c1f1e0003"  # the same at each start: the host of the story never reboots
 WAIT_S = 30
+LOOKS_MAX, PAUSE_S = 150, 0.2
 REQUEST = AllocationRequest(
     tenant="analytics",
     size_bytes=64 * GiB,
@@ -71,6 +73,7 @@ async def tell(say: Say, url: str, token_file: Path) -> None:
 
 async def story(manager: FabricManager, say: Say) -> None:
     say(f"The claim {KEY}: {format_size(REQUEST.size_bytes)} of {REQUEST.pool} memory for {REQUEST.host}.")
+    await _rack_is_read(manager)
     try:
         placed = await manager.allocations.put(KEY, REQUEST, wait_s=WAIT_S)
     except ProblemError as problem:
@@ -80,10 +83,20 @@ async def story(manager: FabricManager, say: Say) -> None:
     else:
         allocation = await _bring_online(manager, placed, say)
         say(f"  {where(allocation)}; phase {allocation.phase}.")
+        if allocation.failure:
+            say(f"  {allocation.failure.code}: {allocation.failure.detail}")
         if placed.replayed:
             say("  The key was here before: everything is as it was. This is how it got there:")
     say("")
     say(timeline_table(await manager.allocations.timeline(KEY)))
+
+
+async def _rack_is_read(manager: FabricManager) -> None:
+    """A first start has to look at the hardware before it can give any of it away. Not in time: the claim says why."""
+    for _ in range(LOOKS_MAX):
+        if all(each["health"] != "unknown" for each in await manager.noun("devices").list()):
+            return
+        await asyncio.sleep(PAUSE_S)
 
 
 async def _bring_online(manager: FabricManager, placed: Placed, say: Say) -> Allocation:

@@ -41,13 +41,13 @@ class Allocations:
         async for document in self._noun.iterate(filters):
             yield read(reading.allocation, document)
 
-    async def delete(self, key: str) -> bool:
-        """Give the capacity back. True when it is over, False while hardware or the host still has to let go.
+    async def delete(self, key: str) -> Allocation | None:
+        """Give the capacity back. None when it is over, the allocation while hardware or host still has to let go.
 
         An unknown key is remembered, so that a PUT still under way is refused when it arrives.
         """
         response = await self._transport.send(Call(method="DELETE", path=path_of("allocations", key)))
-        return response.status_code == 204
+        return None if response.status_code == 204 else read(reading.allocation, json_of(response))
 
     async def bind(self, key: str, *, host: str) -> Allocation:
         return await self._change("PUT", path_of("allocations", key, "binding"), {"host": host})

@@ -8,7 +8,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.util import await_only
 
-from fabric_manager.store.database import Database
+from fabric_manager.domain.errors import Code, FabricError
+from fabric_manager.store.database import Database, explained
 
 SCHEMA_REVISION = "0001"
 
@@ -21,7 +22,10 @@ def migrations_directory() -> Path:
 
 
 def migrate(url: str, *, revision: str = "head") -> None:
-    """Bring the database at `url` to `revision`. Blocking; waits for another migration that runs. Idempotent."""
+    """Bring the database at `url` to `revision`. Blocking; waits for another migration that runs. Idempotent.
+
+    Raises FabricError; then the database is as before.
+    """
     # Half a second of imports, needed only when the schema differs.
     from alembic import command  # noqa: PLC0415
     from alembic.config import Config  # noqa: PLC0415
@@ -29,10 +33,21 @@ def migrate(url: str, *, revision: str = "head") -> None:
     config = Config()
     config.set_main_option("script_location", str(migrations_directory()).replace("%", "%%"))
     config.attributes["url"] = url
-    if revision == "base" or revision.startswith("-"):
-        command.downgrade(config, revision)
-    else:
-        command.upgrade(config, revision)
+    try:
+        with explained():
+            if revision == "base" or revision.startswith("-"):
+                command.downgrade(config, revision)
+            else:
+                command.upgrade(config, revision)
+    except FabricError as error:
+        if error.code is not Code.OVERLOADED:
+            raise
+        raise FabricError(
+            Code.OVERLOADED,
+            "the migration gave up, and changed nothing: another session holds a lock on a table that it changes. "
+            "End the long transaction (pg_stat_activity shows it), then migrate again",
+            retry_after_ms=5000,
+        ) from error
 
 
 async def revision(db: Database) -> str | None:

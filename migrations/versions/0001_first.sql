@@ -2,14 +2,14 @@
 
 CREATE TABLE allocation_key (
   key TEXT NOT NULL,
-  tombstone_scope TEXT,
+  tombstone_scopes TEXT[] DEFAULT '{}' NOT NULL,
   expires_at TIMESTAMP WITH TIME ZONE,
   PRIMARY KEY (key),
   CONSTRAINT allocation_key_shape CHECK (key ~ '^[A-Za-z0-9._~:-]{1,200}$')
 );
 CREATE INDEX allocation_key_expiry ON allocation_key (expires_at) WHERE expires_at IS NOT NULL;
 COMMENT ON TABLE allocation_key IS 'Locked first by every verb on the key, so that all of them stand in line.';
-COMMENT ON COLUMN allocation_key.tombstone_scope IS 'tenant or cluster of a DELETE that came before any PUT';
+COMMENT ON COLUMN allocation_key.tombstone_scopes IS 'tenants or clusters whose DELETE came before any PUT';
 
 CREATE TABLE api_token (
   id UUID NOT NULL,
@@ -30,7 +30,7 @@ CREATE TABLE api_token (
 COMMENT ON COLUMN api_token.hash IS 'SHA-256; the secret is never stored';
 
 CREATE TABLE event (
-  seq BIGSERIAL NOT NULL,
+  seq BIGINT NOT NULL,
   at TIMESTAMP WITH TIME ZONE NOT NULL,
   type TEXT NOT NULL,
   object_kind TEXT NOT NULL,
@@ -117,6 +117,7 @@ CREATE TABLE host (
   decoders_max SMALLINT,
   labels JSONB DEFAULT '{}' NOT NULL,
   boot_id TEXT,
+  boot_ids_past TEXT[] DEFAULT '{}' NOT NULL,
   epoch BIGINT DEFAULT '0' NOT NULL,
   fenced_at TIMESTAMP WITH TIME ZONE,
   fence_reason TEXT,

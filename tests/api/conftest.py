@@ -1,4 +1,4 @@
-"""The API over real HTTP and real PostgreSQL, with a discovered fabric and no hardware: tests move phases themselves."""
+"""The API over real HTTP and PostgreSQL, with a discovered fabric and no hardware: tests move phases themselves."""
 
 import asyncio
 import contextlib
@@ -81,14 +81,25 @@ class Api:
     async def erased(self, key: str) -> None:
         """Takes a releasing one through sanitizing to released."""
         await self.settle(key, "releasing", "gone")
-        evidence = {
-            "id": str(self.identities()),
-            "method": "completion",
-            "started_at": "2030-01-01T00:00:00Z",
-            "ended_at": "2030-01-01T00:00:01Z",
-            "read_back": {},
-        }
-        await self.settle(key, "sanitizing", "sanitized-release", evidence=evidence)
+        evidence = sa.text(
+            """INSERT INTO evidence (id, segment_id, device_no, device_serial, method, size_bytes, started_at, ended_at,
+                                      read_back)
+               SELECT :id, s.id, d.number, d.serial, 'completion', s.size_bytes, now(), now(), '{}'
+               FROM segment s JOIN device d ON d.number = s.device_no JOIN allocation a ON a.id = s.allocation_id
+               WHERE a.key = :key"""
+        )
+        async with self.db.transaction() as tx:
+            await tx.execute(evidence, {"id": self.identities(), "key": key})
+        await self.settle(key, "sanitizing", "sanitized-release")
+
+    async def sees(self, key: str, phase: str) -> None:
+        """Returns once the allocation is there in this phase."""
+        async with asyncio.timeout(10):
+            while await self.phase(key) != phase:  # noqa: ASYNC110 (the server tells nobody here)
+                await asyncio.sleep(0.02)
+
+    async def phase(self, key: str) -> str | None:
+        return (await self.http.get(f"/v1/allocations/{key}")).json().get("phase")
 
 
 class Server(uvicorn.Server):
@@ -107,7 +118,7 @@ async def serving(app: FastAPI) -> AsyncIterator[str]:
     task = asyncio.create_task(server.serve(sockets=[listening]))
     try:
         async with asyncio.timeout(10):
-            while not server.started:
+            while not server.started:  # noqa: ASYNC110 (uvicorn sets a flag and no event)
                 await asyncio.sleep(0.01)
         yield f"http://127.0.0.1:{listening.getsockname()[1]}"
     finally:
@@ -123,10 +134,13 @@ async def an_api(db: Database, identities: Callable[[], UUID], owned: Owned) -> 
 
     api: Api
 
+    def wake() -> None:
+        api.wake()
+
     app = build(
         db=db,
         identities=identities,
-        wake=lambda: api.wake(),
+        wake=wake,
         tenants_auto_create=True,
         ready=ready,
         version="0.0.0-test",

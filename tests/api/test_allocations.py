@@ -108,8 +108,7 @@ async def test_a_reservation_is_bound_later_and_unbound_again(api: Api) -> None:
 
 async def test_put_waits_until_bound_when_asked_to(api: Api) -> None:
     asking = asyncio.create_task(api.put("a", host="node-0", headers={"Prefer": "wait=20"}))
-    while (await api.http.get("/v1/allocations/a")).status_code == 404:
-        await asyncio.sleep(0.02)
+    await api.sees("a", "binding")
     await api.settle("a", "binding", "bind-read-back")
     response = await asyncio.wait_for(asking, 10)
     assert (response.status_code, response.json()["phase"]) == (201, "bound")
@@ -136,8 +135,7 @@ async def test_get_waits_for_a_phase(api: Api) -> None:
 async def test_delete_waits_for_the_bytes_when_asked_to(api: Api) -> None:
     await api.bound("a")
     leaving = asyncio.create_task(api.http.delete("/v1/allocations/a", headers={"Prefer": "wait=20"}))
-    while (await api.http.get("/v1/allocations/a")).json()["phase"] != "releasing":
-        await asyncio.sleep(0.02)
+    await api.sees("a", "releasing")
     await api.erased("a")
     assert (await asyncio.wait_for(leaving, 10)).status_code == 204
 

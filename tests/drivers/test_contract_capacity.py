@@ -55,6 +55,19 @@ async def test_a_partial_answer_shows_what_was_taken(
     assert [(e.start_bytes, e.size_bytes) for e in seen] == kept
 
 
+async def test_what_a_host_did_not_take_is_free_again(rig: Rig) -> None:
+    await rig.attached(0, 1)
+    await rig.control.set_host("node-0", on_offer="partial")
+    tag = await rig.accepted((0, 4 * GiB))
+    await rig.accepted((0, 2 * GiB), host_ld=1)
+    await rig.control.set_host("node-0", on_offer="refuse")
+    await release(rig, tag)
+    await rig.gone(tag)
+    await rig.gone(await rig.offered((0, 2 * GiB)))
+    await rig.control.set_host("node-0", on_offer="accept")
+    await rig.accepted((0, GiB), (GiB, GiB))
+
+
 async def test_a_silent_host_leaves_the_offer_until_it_is_withdrawn(rig: Rig) -> None:
     await rig.attached(0)
     await rig.control.set_host("node-0", on_offer="silent")

@@ -54,6 +54,12 @@ async def test_more_than_the_device_holds_is_not_carved(rig: Rig) -> None:
         await rig.driver.set_ld_sizes(MLD_RESIZE, sizes_bytes=[2 * GiB, 2 * GiB, GiB, GiB])
 
 
+async def test_lds_are_carved_in_whole_granules(rig: Rig) -> None:
+    with pytest.raises(RefusedError):
+        await rig.driver.set_ld_sizes(MLD_RESIZE, sizes_bytes=[GiB + 1])
+    assert {ld.size_bytes for ld in await rig.driver.read_lds(MLD_RESIZE)} == {GiB}
+
+
 async def test_lds_are_not_carved_while_one_is_bound(rig: Rig) -> None:
     await rig.bound(port=MLD_RESIZE_PORT, ld_id=1)
     with pytest.raises(RefusedError):

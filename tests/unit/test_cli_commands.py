@@ -81,7 +81,7 @@ def test_allocate_that_waited_in_vain_says_so_and_fails(service: ScriptedService
     service.on("PUT /v1/allocations/k", Answer(status=201, body=an_allocation(phase=phase)))
     result = run(service, *ALLOCATE, "--host", "node-3", "--wait", "1")
     assert result.exit_code == 1
-    assert f"Error: k is {phase}" in result.stderr
+    assert f"k is {phase}" in result.stderr
 
 
 def test_a_failed_binding_is_told_with_its_reason(service: ScriptedService) -> None:
@@ -89,7 +89,7 @@ def test_a_failed_binding_is_told_with_its_reason(service: ScriptedService) -> N
     service.on("PUT /v1/allocations/k", Answer(body=an_allocation(phase="failed", failure=failure)))
     result = run(service, *ALLOCATE)
     assert result.exit_code == 1
-    assert result.stderr == "Error: deadline_exceeded\n  300 s over\n"
+    assert result.stderr == "k is failed: deadline_exceeded\n  300 s over\n"
 
 
 def test_allocate_waits_longer_than_the_service_holds_an_answer(service: ScriptedService) -> None:
@@ -190,12 +190,15 @@ def test_release_waits_until_the_bytes_are_free(service: ScriptedService) -> Non
     assert run(service, "release", "k", "--wait").stdout == "k: released\n"
 
 
-def test_release_that_waits_for_the_host_says_so_at_once(service: ScriptedService) -> None:
+@pytest.mark.parametrize(("wait", "exit_code"), [((), 0), (("--wait",), 1)])
+def test_release_that_waits_for_the_host_says_so_at_once(
+    service: ScriptedService, wait: tuple[str, ...], exit_code: int
+) -> None:
     service.on("DELETE /v1/allocations/k", Answer(status=202, body=an_allocation(phase="release_blocked")))
     service.on("GET /v1/allocations/k", Answer(body=an_allocation(phase="release_blocked")))
-    result = run(service, "release", "k", "--wait")
-    assert result.exit_code == 1
-    assert "Error: k is release_blocked" in result.stderr
+    result = run(service, "release", "k", *wait)
+    assert result.exit_code == exit_code
+    assert "k is release_blocked" in result.stderr
 
 
 def test_bind_and_unbind_show_the_allocation(service: ScriptedService) -> None:

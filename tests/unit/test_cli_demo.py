@@ -11,6 +11,7 @@ from tests.unit.test_client_calls import (
     NOW,
     Answer,
     ScriptedService,
+    a_list,
     a_problem,
     a_service,
     a_timeline,
@@ -23,6 +24,8 @@ PUT = f"PUT /v1/allocations/{KEY}"
 @pytest.fixture
 def service() -> Iterator[ScriptedService]:
     with a_service() as running:
+        unread, read = (a_list({"name": "mld-0", "health": health}) for health in ("unknown", "ok"))
+        running.on("GET /v1/devices", unread, read)
         running.on(f"POST /v1/allocations/{KEY}/node-state", Answer(body=an_allocation(key=KEY, phase="online")))
         running.on(
             f"GET /v1/allocations/{KEY}/timeline",
@@ -45,7 +48,7 @@ async def told(service: ScriptedService, tmp_path: Path) -> str:
 async def test_the_first_start_brings_the_claim_online(service: ScriptedService, tmp_path: Path) -> None:
     service.on(PUT, Answer(status=201, body=an_allocation(key=KEY)))
     text = await told(service, tmp_path)
-    asked, reported, _ = service.asked
+    asked, reported, _ = service.asked[2:]
     assert (asked.body["size_bytes"], asked.body["pool"], asked.body["host"]) == (
         64 * GIB,
         "high-performance",

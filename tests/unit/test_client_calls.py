@@ -325,8 +325,10 @@ async def test_release_says_whether_it_is_over(service: ScriptedService) -> None
         "DELETE /v1/allocations/k", Answer(status=202, body=an_allocation(phase="releasing")), Answer(status=204)
     )
     async with asking(service.url) as manager:
-        assert await manager.allocations.delete("k") is False
-        assert await manager.allocations.delete("k") is True
+        leaving = await manager.allocations.delete("k")
+        assert leaving is not None
+        assert leaving.phase == "releasing"
+        assert await manager.allocations.delete("k") is None
 
 
 async def test_bind_unbind_and_the_nodes_word_are_sent_as_documented(service: ScriptedService) -> None:

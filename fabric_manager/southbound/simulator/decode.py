@@ -11,6 +11,7 @@ from fabric_manager.southbound.driver import (
     ExtentState,
     LdFacts,
     PortFacts,
+    RefusedError,
     SwitchFacts,
     TaggedExtent,
     VcsFacts,
@@ -71,7 +72,7 @@ def lds(allocations: Answer, *, shares: Sequence[int], limits: Sequence[int]) ->
 def granules(sizes_bytes: Sequence[int], *, granularity: int) -> list[int]:
     granule_bytes = GRANULES[granularity]
     if odd := [size for size in sizes_bytes if size % granule_bytes]:
-        raise ValueError(f"{odd[0]} B is not a whole number of granules of {granule_bytes} B")
+        raise RefusedError(f"{odd[0]} B is not a whole number of granules of {granule_bytes} B")
     return [size // granule_bytes for size in sizes_bytes]
 
 

@@ -93,7 +93,7 @@ class SimulatorDriver:
         return decode.lds(allocations, shares=shares["fractions"], limits=limits["fractions"])
 
     async def set_ld_sizes(self, serial: str, *, sizes_bytes: Sequence[int]) -> tuple[LdFacts, ...]:
-        """Sizes must be whole granules: ValueError otherwise, since rounding would carve what nobody asked for."""
+        """Sizes must be whole granules: RefusedError otherwise, since rounding would carve what nobody asked for."""
         before = await self._ask(Opcode.GET_LD_ALLOCATIONS, serial, start=0)
         multipliers = decode.granules(sizes_bytes, granularity=before["granularity"])
         await self._ask(Opcode.SET_LD_ALLOCATIONS, serial, start=0, multipliers=multipliers)
@@ -157,7 +157,8 @@ class SimulatorDriver:
         except (NotConnectedError, NoAnswerError) as error:
             failure = error
         finally:  # a cancelled exchange was sent too, and the timeline must not lose it
-            self._frames(self._frame(opcode, component, args, answer=answer, sent_at=sent_at))
+            if not isinstance(failure, NotConnectedError):
+                self._frames(self._frame(opcode, component, args, answer=answer, sent_at=sent_at))
         if answer is None:
             raise _no_answer(opcode, component, failure) from failure
         return _judged(opcode, component, answer)
@@ -168,7 +169,7 @@ class SimulatorDriver:
         return Frame(
             endpoint=self.endpoint,
             component=component,
-            opcode=opcode,
+            opcode=int(opcode),
             command=COMMAND_NAMES[opcode],
             request=args,
             response=None if answer is None else answer["result"],

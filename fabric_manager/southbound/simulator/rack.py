@@ -39,20 +39,21 @@ class Rack:
             for switch in plan.switches
         }
         self._touched: set[str] = set()
+        self._index: dict[str, Switch | Device] = {}  # by name and serial
 
     def advance(self, now_s: float) -> None:
         self._touched |= self.agenda.run_due(now_s)
 
     def component(self, word: str) -> Switch | Device:
         """By name or serial. CommandError when there is none."""
-        for part in self._parts().values():
-            if word in part.words:
-                return part
+        if (part := self._find(word)) is not None:
+            return part
         raise CommandError(Code.INVALID_INPUT, f"the rack has no component {word!r}")
 
     def words_of(self, word: str) -> frozenset[str]:
         """Every word for the same component, for rules that name it by another one."""
-        return next((part.words for part in self._parts().values() if word in part.words), frozenset((word,)))
+        part = self._find(word)
+        return frozenset((word,)) if part is None else part.words
 
     def switch(self, word: str) -> Switch:
         if isinstance(part := self.component(word), Switch):
@@ -138,6 +139,12 @@ class Rack:
             _, name, number = key.split(":")
             if name in self.devices:
                 self.devices[name].store.load(int(number), bytes.fromhex(page))
+
+    def _find(self, word: str) -> Switch | Device | None:
+        part = self._index.get(word)
+        if part is None or word not in part.words:  # never there, or a device was replaced
+            self._index = {known: part for part in self._parts().values() for known in part.words}
+        return self._index.get(word)
 
     def _parts(self) -> dict[str, Switch | Device]:
         return {**self.switches, **self.devices}

@@ -209,6 +209,8 @@ class RackServer:
         self._rack.advance(now_s)
 
     def _fault(self, kinds: tuple[FaultKind, ...], opcode: int, component: str) -> FaultRule | None:
+        if not self._rack.faults.rules:
+            return None
         words = self._rack.words_of(component)
         return self._rack.faults.take(kinds, opcode=opcode, words=words)
 

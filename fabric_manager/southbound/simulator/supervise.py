@@ -34,7 +34,7 @@ class RackProcess:
 
     @property
     def endpoint(self) -> str:
-        return f"simulator:{self.state_dir}"
+        return f"simulator:{self.state_dir.absolute()}"  # the same to a process in another directory
 
     @property
     def adopted(self) -> bool:

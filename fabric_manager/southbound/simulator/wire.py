@@ -89,7 +89,7 @@ class Connection:
         try:
             while line := await self._reader.readline():
                 self._take(orjson.loads(line))
-        except (OSError, ValueError):
+        except (OSError, ValueError, KeyError, TypeError):
             pass  # an answer nobody can read is no answer
         finally:
             for answer in self._waiting.values():

@@ -180,7 +180,7 @@ BEGIN
                               'allocation', allocation_document(a));
   END IF;
   IF a.phase NOT IN ('reserved', 'lost') OR (a.phase = 'lost' AND (a.host_id IS DISTINCT FROM h.id OR EXISTS (
-      SELECT FROM segment s WHERE s.allocation_id = a.id AND s.node_state = 'online'))) THEN
+      SELECT FROM segment s WHERE s.allocation_id = a.id AND s.node_state <> 'offline'))) THEN
     RETURN jsonb_build_object('outcome', 'refused', 'refusal', jsonb_build_object(
       'code', CASE WHEN a.phase IN ('release_blocked', 'releasing', 'sanitizing') THEN 'releasing'
                    ELSE 'illegal_phase' END,

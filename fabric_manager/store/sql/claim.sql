@@ -125,12 +125,12 @@ BEGIN
     IF FOUND THEN
       RETURN replay(a, arg);
     END IF;
-    IF k.expires_at > now() AND k.tombstone_scope IN (
+    IF k.expires_at > now() AND k.tombstone_scopes && ARRAY[
       'any', 'tenant:' || (arg#>>'{request,tenant}'), 'cluster:' || (arg#>>'{request,consumer,cluster}')
-    ) THEN
+    ] THEN
       RETURN jsonb_build_object('outcome', 'released');
     END IF;
-    UPDATE allocation_key SET tombstone_scope = NULL, expires_at = NULL WHERE key = k.key;
+    UPDATE allocation_key SET tombstone_scopes = '{}', expires_at = NULL WHERE key = k.key;
     EXIT;
   END LOOP;
 

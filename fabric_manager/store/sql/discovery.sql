@@ -141,8 +141,9 @@ LANGUAGE plpgsql AS $$
 DECLARE
   f fabric;
 BEGIN
-  -- FOR UPDATE waits for the old owner's last guarded transaction.
-  SELECT * INTO f FROM fabric WHERE id = (arg->>'fabric_id')::uuid FOR UPDATE SKIP LOCKED;
+  -- Waits for the old owner's last guarded transaction; those that come later find the new epoch.
+  PERFORM pg_advisory_xact_lock(epoch_lock((arg->>'fabric_id')::uuid));
+  SELECT * INTO f FROM fabric WHERE id = (arg->>'fabric_id')::uuid FOR NO KEY UPDATE;
   IF NOT FOUND OR (f.owner IS NOT NULL AND split_part(f.owner, '/', 1) <> split_part(arg->>'owner', '/', 1)
                    AND f.owned_until + make_interval(secs => (arg->>'command_s')::double precision) > clock_timestamp()) THEN
     RETURN NULL;

@@ -102,3 +102,7 @@ CREATE OR REPLACE TRIGGER event_is_append_only BEFORE UPDATE OR DELETE ON event
   FOR EACH ROW EXECUTE FUNCTION history_is_append_only();
 CREATE OR REPLACE TRIGGER evidence_is_append_only BEFORE UPDATE OR DELETE ON evidence
   FOR EACH ROW EXECUTE FUNCTION history_is_append_only();
+CREATE OR REPLACE TRIGGER event_is_not_truncated BEFORE TRUNCATE ON event
+  FOR EACH STATEMENT EXECUTE FUNCTION history_is_append_only();
+CREATE OR REPLACE TRIGGER evidence_is_not_truncated BEFORE TRUNCATE ON evidence
+  FOR EACH STATEMENT EXECUTE FUNCTION history_is_append_only();

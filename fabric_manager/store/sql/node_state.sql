@@ -4,6 +4,7 @@
 CREATE OR REPLACE FUNCTION register_boot(arg jsonb) RETURNS bigint
 LANGUAGE plpgsql AS $$
 DECLARE
+  boots_remembered CONSTANT integer := 32;
   h host;
   a allocation;
 BEGIN
@@ -13,14 +14,19 @@ BEGIN
     SELECT s.device_no FROM segment s JOIN allocation x ON x.id = s.allocation_id JOIN host y ON y.id = x.host_id
     WHERE y.name = arg->>'host' AND s.phase IN ('online', 'release_blocked')) ORDER BY number FOR NO KEY UPDATE;
   SELECT * INTO h FROM host WHERE name = arg->>'host' FOR NO KEY UPDATE;
-  IF h.boot_id IS NOT DISTINCT FROM arg->>'boot_id' THEN
+  IF h.boot_id IS NOT DISTINCT FROM arg->>'boot_id' OR arg->>'boot_id' = ANY (h.boot_ids_past) THEN
     RETURN h.epoch;
   END IF;
-  UPDATE host SET boot_id = arg->>'boot_id', epoch = epoch + 1, generation = generation + 1, updated_at = now()
+  UPDATE host SET boot_id = arg->>'boot_id', boot_ids_past = (array_append(boot_ids_past, boot_id))[greatest(
+                    cardinality(boot_ids_past) + 2 - boots_remembered, 1):], epoch = epoch + 1, generation = generation + 1, updated_at = now()
   WHERE id = h.id;
   PERFORM record_event('host.booted', 'host', h.id::text, arg->'ctx',
     jsonb_build_object('boot_id', h.boot_id, 'epoch', h.epoch),
     jsonb_build_object('boot_id', arg->>'boot_id', 'epoch', h.epoch + 1), jsonb_build_object('host', h.name));
+  -- what waits for something else is no longer in use either
+  UPDATE segment SET node_state = 'offline', node_boot_id = NULL, updated_at = now()
+  WHERE phase IN ('lost', 'quarantined') AND node_state <> 'offline'
+    AND allocation_id IN (SELECT id FROM allocation WHERE host_id = h.id);
   FOR a IN SELECT * FROM allocation WHERE host_id = h.id AND phase IN ('online', 'release_blocked') ORDER BY key LOOP
     UPDATE segment SET phase = next_phase(phase, 'new-boot'), node_state = 'offline', node_boot_id = NULL,
                        updated_at = now()
@@ -56,6 +62,11 @@ BEGIN
   IF NOT FOUND THEN
     RAISE EXCEPTION USING ERRCODE = 'FM002', MESSAGE = jsonb_build_object('outcome', 'refused', 'refusal',
       jsonb_build_object('code', 'illegal_phase', 'phase', a.phase, 'reason', 'it is bound to no host'));
+  ELSIF arg->>'boot_id' = ANY (h.boot_ids_past) THEN
+    -- a report of before the last start that was long under way; taken, it would undo what was said since
+    RETURN jsonb_build_object('outcome', 'refused', 'refusal', jsonb_build_object(
+      'code', 'stale_generation', 'host', h.name, 'have_epoch', h.epoch,
+      'reason', 'the host has started anew since this boot id'));
   ELSIF h.boot_id IS DISTINCT FROM arg->>'boot_id' THEN
     RETURN jsonb_build_object('outcome', 'boot_unknown', 'host', h.name);
   ELSIF (arg->>'epoch')::bigint <> h.epoch THEN

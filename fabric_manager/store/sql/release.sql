@@ -47,12 +47,15 @@ LANGUAGE plpgsql AS $$
 DECLARE
   a allocation;
 BEGIN
-  INSERT INTO allocation_key (key, tombstone_scope, expires_at)
-  VALUES (arg->>'key', arg->>'tombstone_scope', now() + tombstone_hours())
+  INSERT INTO allocation_key (key, tombstone_scopes, expires_at)
+  VALUES (arg->>'key', ARRAY[arg->>'tombstone_scope'], now() + tombstone_hours())
   ON CONFLICT (key) DO UPDATE SET key = excluded.key;  -- waits for, and locks, whoever has it
   SELECT * INTO a FROM allocation WHERE key = arg->>'key';
   IF NOT FOUND THEN
-    UPDATE allocation_key SET tombstone_scope = arg->>'tombstone_scope', expires_at = now() + tombstone_hours()
+    -- beside those of others that still stand: each scope was promised that its own late request stays dead
+    UPDATE allocation_key SET expires_at = now() + tombstone_hours(), tombstone_scopes = ARRAY(
+      SELECT scope FROM unnest(tombstone_scopes) scope WHERE expires_at > now()
+      UNION SELECT arg->>'tombstone_scope' ORDER BY 1)
     WHERE key = arg->>'key';
     RETURN jsonb_build_object('outcome', 'absent');
   END IF;

@@ -1,10 +1,16 @@
 -- What the reconciler read back becomes a fact. Only the fabric's present owner may say so.
 
+-- What a take-over and the present owner's writes exclude each other by. Not the fabric's row: every new operation
+-- refers to it, and under load a take-over would never find it unlocked.
+CREATE OR REPLACE FUNCTION epoch_lock(fabric_wanted uuid) RETURNS bigint
+LANGUAGE sql IMMUTABLE AS $$ SELECT hashtextextended('fabric epoch ' || fabric_wanted, 0) $$;
+
 -- Fails unless `mine` is the epoch in force; holds off a take-over until the transaction ends.
 CREATE OR REPLACE FUNCTION guard_epoch(fabric_wanted uuid, mine bigint) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
-  PERFORM FROM fabric WHERE id = fabric_wanted AND epoch = mine FOR KEY SHARE;
+  PERFORM pg_advisory_xact_lock_shared(epoch_lock(fabric_wanted));
+  PERFORM FROM fabric WHERE id = fabric_wanted AND epoch = mine;
   IF NOT FOUND THEN
     RAISE EXCEPTION 'fabric % has another owner than epoch %', fabric_wanted, mine USING ERRCODE = 'FM003';
   END IF;
@@ -17,7 +23,10 @@ BEGIN
   IF s.phase = 'bound' AND was = 'binding' THEN
     UPDATE attachment SET state = 'bound', updated_at = now() WHERE id = s.attachment_id AND state <> 'bound';
   ELSIF s.phase = 'lost' THEN
-    UPDATE attachment SET state = 'wanted', updated_at = now() WHERE id = s.attachment_id;
+    -- on a DCD only the extents may be gone: others that hang on the same attachment were read back through it
+    UPDATE attachment SET state = 'wanted', updated_at = now()
+    WHERE id = s.attachment_id AND NOT EXISTS (
+      SELECT FROM segment o WHERE o.attachment_id = s.attachment_id AND o.phase IN ('bound', 'online', 'release_blocked'));
   END IF;
   IF s.phase = 'sanitizing' THEN
     UPDATE logical_device SET dirty = true WHERE device_no = s.device_no AND ld_id = s.ld_id;
@@ -27,7 +36,7 @@ BEGIN
     UPDATE attachment SET live = false, state = 'gone', updated_at = now()
     WHERE id = s.attachment_id AND kind <> 'dcd' AND live;
   END IF;
-  IF was = 'sanitizing' OR s.phase = 'failed' THEN
+  IF s.phase <> 'quarantined' AND (was = 'sanitizing' OR s.phase = 'failed') THEN
     UPDATE logical_device SET dirty = false WHERE device_no = s.device_no AND ld_id = s.ld_id;
     DELETE FROM extent WHERE segment_id = s.id;
     UPDATE segment SET attachment_id = NULL, dpa_space = NULL, node_state = NULL, node_boot_id = NULL,

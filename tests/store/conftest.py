@@ -1,0 +1,3 @@
+from tests.external_postgres import external_postgres
+
+__all__ = ["external_postgres"]
