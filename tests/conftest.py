@@ -37,6 +37,18 @@ async def postgres(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[st
 
 
 @pytest.fixture(scope="session")
+def new_empty_database(postgres: str) -> Callable[[], Awaitable[str]]:
+    """Makes a database without a schema and answers its URL."""
+
+    async def make() -> str:
+        name = f"empty_{uuid4().hex}"
+        await run_on(postgres, f"CREATE DATABASE {name}")
+        return with_database(postgres, name)
+
+    return make
+
+
+@pytest.fixture(scope="session")
 def new_database(postgres: str) -> Callable[[], Awaitable[str]]:
     """Makes a migrated database and answers its URL."""
 

@@ -29,16 +29,19 @@ QUICK = {
 class Service:
     """`fabric-manager serve` on a free port. Started again on the same directory it finds what was there."""
 
-    def __init__(self, data_dir: Path, *, topology: Path | None = EXAMPLE, **environment: str) -> None:
+    def __init__(
+        self, data_dir: Path, *, topology: Path | None = EXAMPLE, python: str = sys.executable, **environment: str
+    ) -> None:
         self.data_dir = data_dir
         self.topology = topology
+        self.python = python
         self.environment = QUICK | environment
         self.process: subprocess.Popen[str] | None = None
         self.url = ""
 
     def launch(self) -> None:
         """Start it without waiting."""
-        command = [sys.executable, "-m", "fabric_manager", "serve", "--port", "0", "--data-dir", str(self.data_dir)]
+        command = [self.python, "-m", "fabric_manager", "serve", "--port", "0", "--data-dir", str(self.data_dir)]
         if self.topology is not None:
             command += ["--topology", str(self.topology)]
         self.data_dir.mkdir(parents=True, exist_ok=True)
@@ -48,6 +51,7 @@ class Service:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
+                cwd=self.data_dir,
                 env=environment_without_settings() | self.environment,
                 start_new_session=True,
             )

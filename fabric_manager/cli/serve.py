@@ -67,11 +67,12 @@ def openapi() -> None:
 @contextmanager
 def told_in_a_sentence() -> Iterator[None]:
     """What an operator can act on ends in its sentence; what is left is a mistake of ours and keeps its trace."""
+    from fabric_manager.app import CannotStartError  # noqa: PLC0415
     from fabric_manager.store.embedded import DataDirectoryInUseError, LauncherError  # noqa: PLC0415
 
     try:
         yield
-    except (DataDirectoryInUseError, LauncherError, FabricError, OSError) as error:
+    except (CannotStartError, DataDirectoryInUseError, LauncherError, FabricError, OSError) as error:
         raise click.ClickException(str(error)) from error
 
 

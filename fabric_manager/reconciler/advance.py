@@ -16,9 +16,9 @@ from fabric_manager.reconciler.execute import Outcome, execute
 from fabric_manager.reconciler.observe import observe
 from fabric_manager.reconciler.ownership import Lease
 from fabric_manager.reconciler.pace import Pace
-from fabric_manager.reconciler.plan import Do, Seen, Settle, Wait, Wanted, plan
+from fabric_manager.reconciler.plan import Do, Seen, Settle, Wait, Wanted, not_bound, plan, present
 from fabric_manager.reconciler.wanted import wanted_of
-from fabric_manager.southbound.driver import BusyError, DriverError, FabricDriver, UnreachableError, VppbState
+from fabric_manager.southbound.driver import BusyError, DriverError, FabricDriver, UnreachableError
 from fabric_manager.store import work
 from fabric_manager.store.database import Database
 
@@ -113,12 +113,11 @@ async def move(bench: Bench, goal: Mapping[str, Any], wanted: Wanted) -> Pause |
 
 
 def exhausted(wanted: Wanted, seen: Seen, attempts: int) -> Settle:
-    """After the attempt cap: failed where hardware is provably untouched, quarantined elsewhere."""
-    failure = (Code.DEVICE_FAILED, f"gave up after {attempts} attempts; the timeline has each of them")
-    untouched = seen.vppb is not None and seen.vppb.state is VppbState.FREE and not seen.extents
-    if wanted.phase is Phase.BINDING and untouched:
-        return Settle(event=Event.BIND_UNTOUCHED, failure=failure)
-    return Settle(event=Event.UNPROVABLE, failure=failure)
+    """After the attempt cap: a binding that hardware does not show is undone, the rest is quarantined."""
+    detail = f"gave up after {attempts} attempts; the timeline has each of them"
+    if wanted.phase is Phase.BINDING and not present(wanted, seen):
+        return not_bound(wanted, Code.DEVICE_FAILED, detail)
+    return Settle(event=Event.UNPROVABLE, failure=(Code.DEVICE_FAILED, detail))
 
 
 async def settle(bench: Bench, goal: Mapping[str, Any], wanted: Wanted, decision: Settle) -> None:

@@ -114,12 +114,32 @@ async def sanitize(_step: Do, wanted: Wanted, driver: FabricDriver, progress: Pr
 
 
 async def prove(step: Do, wanted: Wanted, driver: FabricDriver, _progress: Progress) -> Outcome:
-    """The release that erases was sent in this life of the device, and the extents are gone."""
+    """What erases began in this life of the device, and the extents are gone."""
     extents = await driver.read_extents(wanted.serial, host_ld=need_ld(wanted))
     if any(extent.tag == wanted.segment_id for extent in extents):
         return Outcome(word="busy", observed={"detail": "the device still lists the memory"})
-    seen = {"extents": 0, "boot_count": step.intent["boot_count"], "sanitize_on_release": wanted.sanitize_on_release}
+    # The life of the device last: had it restarted before the extents were read, they would be gone unerased.
+    if not await same_life(step, wanted, driver):
+        return Outcome(word="unknown", observed={"detail": "the device restarted meanwhile"})
+    seen = {
+        "extents": 0,
+        "boot_count": step.intent["boot_count"],
+        "sanitize_on_release": wanted.sanitize_on_release,
+        "offered": wanted.exposed,
+    }
     return Outcome(word="done", observed=seen, evidence={"method": step.intent["method"], "read_back": seen})
+
+
+async def watch(step: Do, wanted: Wanted, driver: FabricDriver, _progress: Progress) -> Outcome:
+    """The erasure that was seen goes on in this life of the device, so that its end can be believed."""
+    if not await same_life(step, wanted, driver):
+        return Outcome(word="unknown", observed={"detail": "the device restarted meanwhile"})
+    return Outcome(word="done", observed={"boot_count": step.intent["boot_count"]})
+
+
+async def same_life(step: Do, wanted: Wanted, driver: FabricDriver) -> bool:
+    status = await driver.device_background(wanted.serial)
+    return bool(status.boot_count == step.intent["boot_count"])
 
 
 Act = Callable[[Do, Wanted, FabricDriver, Progress], Awaitable[Outcome]]
@@ -131,6 +151,7 @@ STEPS: Mapping[StepKind, Act] = {
     StepKind.WITHDRAW: withdraw,
     StepKind.RELEASE: release,
     StepKind.SANITIZE: sanitize,
+    StepKind.WATCH: watch,
     StepKind.PROVE: prove,
 }
 

@@ -13,7 +13,7 @@ from fabric_manager.reconciler.ownership import Lease
 from fabric_manager.reconciler.pace import Pace
 from fabric_manager.reconciler.scan import Scanner
 from fabric_manager.reconciler.turns import Wake, survive, wait
-from fabric_manager.southbound.driver import DriverError, FabricDriver, FrameSink
+from fabric_manager.southbound.driver import BusyError, DriverError, FabricDriver, FrameSink, UnreachableError
 from fabric_manager.store import work
 from fabric_manager.store.database import Database, EpochLostError
 from fabric_manager.store.work import KnownFabric, Owned
@@ -98,20 +98,28 @@ class FabricWorker:
         self._wake = wake
         self._scanned = scanned
         self._goals: dict[UUID, asyncio.Task[None]] = {}
+        # Whose command may still be on its way: until it is answered, hardware that shows nothing proves nothing.
+        self._allocations: set[str] = set()
 
     async def run(self) -> None:
         """Raises EpochLostError. A successor reads everything before it sends anything."""
-        tasks = [asyncio.create_task(self._scan_again_and_again()), asyncio.create_task(self._work())]
+        tasks = [
+            asyncio.create_task(self._scan_again_and_again()),
+            asyncio.create_task(self._work()),
+            asyncio.create_task(self._until_lost()),
+        ]
         try:
-            done, _ = await asyncio.wait(
-                [*tasks, asyncio.create_task(self._bench.lease.lost.wait())], return_when=asyncio.FIRST_COMPLETED
-            )
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
         finally:
             for task in [*tasks, *self._goals.values()]:
                 task.cancel()
             await asyncio.gather(*tasks, *self._goals.values(), return_exceptions=True)
+
+    async def _until_lost(self) -> None:
+        await self._bench.lease.lost.wait()
+        raise EpochLostError("the ownership was lost")
 
     async def _scan_again_and_again(self) -> None:
         scanner = Scanner(self._bench)
@@ -121,9 +129,11 @@ class FabricWorker:
                 await scanner.scan()
                 self._scanned.set()
                 pause_s = self._bench.pace.scan_s
+            except BusyError:
+                pause_s = min(self._bench.pace.scan_s, 1.0)  # one component is at something; that is no fault
             except DriverError as error:
                 pause_s = min(self._bench.pace.scan_s, 1.0)
-                await self._unreachable(str(error))
+                await self._faulty("unreachable" if isinstance(error, UnreachableError) else "degraded", str(error))
             except FabricError as error:
                 pause_s = 1.0
                 log.warning("scan stopped", extra={"fabric": self._fabric.name, "why": str(error)})
@@ -131,14 +141,12 @@ class FabricWorker:
             await asyncio.sleep(min(pause_s, 0.2))  # a flood of rescan requests is one rescan
             await wait(self._bench.rescan, pause_s)
 
-    async def _unreachable(self, why: str) -> None:
+    async def _faulty(self, state: str, why: str) -> None:
         bench = self._bench
         actor = Actor(name=RECONCILER, cause="scan")
         await survive(
             "fabric state not written",
-            lambda: work.set_fabric_state(
-                bench.db, bench.lease.owned, state="unreachable", reason=why[:500], actor=actor
-            ),
+            lambda: work.set_fabric_state(bench.db, bench.lease.owned, state=state, reason=why[:500], actor=actor),
         )
 
     async def _work(self) -> None:
@@ -155,10 +163,12 @@ class FabricWorker:
             return
         due = await work.due(bench.db, bench.lease.owned, busy=list(self._goals), work_max=min(room, WORK_MAX))
         for goal in due:
-            operation_id = UUID(goal["id"])
-            self._goals[operation_id] = asyncio.create_task(self._advance(operation_id))
+            operation_id, allocation_id = UUID(goal["id"]), goal["allocation_id"]
+            if allocation_id not in self._allocations:
+                self._allocations.add(allocation_id)
+                self._goals[operation_id] = asyncio.create_task(self._advance(operation_id, allocation_id))
 
-    async def _advance(self, operation_id: UUID) -> None:
+    async def _advance(self, operation_id: UUID, allocation_id: str) -> None:
         try:
             await advance(self._bench, operation_id)
         except EpochLostError:
@@ -169,4 +179,5 @@ class FabricWorker:
             log.exception("goal not advanced", extra={"operation": str(operation_id)})
         finally:
             self._goals.pop(operation_id, None)
+            self._allocations.discard(allocation_id)
             self._wake()

@@ -31,7 +31,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentRelease:
-    """A release that was sent or meant to be: in which life of the device, and the outcome (None: unknown)."""
+    """A step after which the device erases: in which life of the device, and the outcome (None: unknown)."""
 
     boot_count: int | None
     outcome: str | None
@@ -39,7 +39,10 @@ class SentRelease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """A segment as the database wants it. `late`: the deadline for binding is over. Spans are (start, size) in bytes."""
+    """A segment as the database wants it. `late`: the deadline for binding is over. Spans are (start, size) in bytes.
+
+    `exposed`: a host may have seen the bytes since they were last erased; `offered_in` says in which lives of a DCD.
+    """
 
     segment_id: UUID
     phase: Phase
@@ -56,6 +59,8 @@ class Wanted:
     late: bool = False
     offers: int = 0
     refusals: int = 0
+    exposed: bool = False
+    offered_in: tuple[int | None, ...] = ()
     releases: tuple[SentRelease, ...] = ()
 
 
@@ -67,6 +72,10 @@ class Seen:
     extents: tuple[TaggedExtent, ...] = ()
     device_background: BackgroundStatus | None = None
 
+    @property
+    def boot_count(self) -> int | None:
+        return self.device_background.boot_count if self.device_background else None
+
 
 class StepKind(StrEnum):
     BIND = "bind"
@@ -75,6 +84,7 @@ class StepKind(StrEnum):
     WITHDRAW = "withdraw"  # take back an offer that the host never answered
     RELEASE = "release"
     SANITIZE = "sanitize"
+    WATCH = "watch"  # write down that the device is erasing, in this life of it
     PROVE = "prove"  # write down why the device's own erasure can be trusted
 
 
@@ -160,7 +170,7 @@ def whole(wanted: Wanted, seen: Seen) -> Decision:
         return unbind(place) if ours else Settle(event=Event.GONE)
     if ours:
         return Settle(event=Event.BIND_READ_BACK)
-    return given_up(wanted) or attach(place, seen.vppb)
+    return given_up(wanted) or attach(wanted, place, seen.vppb)
 
 
 def dynamic_capacity(wanted: Wanted, seen: Seen) -> Decision:
@@ -183,56 +193,83 @@ def bind_extents(wanted: Wanted, seen: Seen) -> Decision:
             return Wait(reason="the host has not answered the offer")
         if accepted:
             return Settle(event=Event.UNDO, failure=partly(wanted, seen))
-        return Do(step=StepKind.WITHDRAW, component=wanted.serial, intent={"host_ld": place.ld_id})
-    if covers(accepted, wanted.spans):
+        return withdraw(wanted, place, seen)
+    if is_ours(place, seen.vppb) and covers(accepted, wanted.spans):
         return Settle(event=Event.BIND_READ_BACK)
     if states:  # part of it, or on its way back to the device
         return Settle(event=Event.UNDO, failure=partly(wanted, seen))
     if (end := given_up(wanted)) is not None:
         return end
     if not is_ours(place, seen.vppb):
-        return attach(place, seen.vppb)
+        return attach(wanted, place, seen.vppb)
     if wanted.offers >= OFFERS_MAX:
-        detail = f"the host turned the offer down {wanted.offers} times"
-        return Settle(event=Event.BIND_UNTOUCHED, failure=(Code.NODE_UNREADY, detail))
-    intent = {"host_ld": place.ld_id, "region": wanted.region, "spans": [list(span) for span in wanted.spans]}
+        return not_bound(wanted, Code.NODE_UNREADY, f"the host turned the offer down {wanted.offers} times")
+    intent = {
+        "host_ld": place.ld_id,
+        "region": wanted.region,
+        "spans": [list(span) for span in wanted.spans],
+        "boot_count": seen.boot_count,
+    }
     return Do(step=StepKind.OFFER, component=wanted.serial, intent=intent)
 
 
 def release_extents(wanted: Wanted, seen: Seen) -> Decision:
     place = need_place(wanted)
     states = {extent.state for extent in seen.extents}
-    if ExtentState.ACCEPTED in states:
-        boot_count = seen.device_background.boot_count if seen.device_background else None
-        intent = {"host_ld": place.ld_id, "sanitize": True, "boot_count": boot_count}
+    asked_before = ExtentState.RELEASE_REQUESTED in states and not erases(
+        wanted, seen
+    )  # by an earlier life of the device
+    if ExtentState.ACCEPTED in states or asked_before:
+        intent = {"host_ld": place.ld_id, "sanitize": True, "boot_count": seen.boot_count}
         return Do(step=StepKind.RELEASE, component=wanted.serial, intent=intent)
     if ExtentState.OFFERED in states:
-        return Do(step=StepKind.WITHDRAW, component=wanted.serial, intent={"host_ld": place.ld_id})
+        return withdraw(wanted, place, seen)
     if ExtentState.RELEASE_REQUESTED in states:
         return Wait(reason="the host was asked to give the memory back")
     return Settle(event=Event.GONE)
 
 
+def withdraw(wanted: Wanted, place: Place, seen: Seen) -> Do:
+    intent = {"host_ld": place.ld_id, "boot_count": seen.boot_count}
+    return Do(step=StepKind.WITHDRAW, component=wanted.serial, intent=intent)
+
+
 def prove_erasure(wanted: Wanted, seen: Seen) -> Decision:
-    """The device erases on release. That it did is believed only of the life in which the release was sent."""
+    """The device erases what leaves a host. That it did is believed only of the life in which that began."""
+    intent = {"boot_count": seen.boot_count, "method": "release_with_sanitize"}
     if any(extent.state is ExtentState.SANITIZING for extent in seen.extents):
-        return Wait(reason="the device is erasing the memory")
+        if erases(wanted, seen):
+            return Wait(reason="the device is erasing the memory")
+        return Do(step=StepKind.WATCH, component=wanted.serial, intent=intent)
     if seen.extents:
         return Settle(event=Event.UNPROVABLE, failure=(Code.DEVICE_FAILED, "memory came back to the host while erased"))
-    boot_count = seen.device_background.boot_count if seen.device_background else None
-    for sent in wanted.releases:
-        done = sent.outcome == "done" or (wanted.sanitize_on_release and sent.outcome in (None, "unknown"))
-        if done and sent.boot_count == boot_count:
-            intent = {"method": "release_with_sanitize", "boot_count": boot_count}
-            return Do(step=StepKind.PROVE, component=wanted.serial, intent=intent)
+    if erases(wanted, seen):
+        return Do(step=StepKind.PROVE, component=wanted.serial, intent=intent)
+    if not wanted.exposed:
+        # Nothing to erase: no host was ever offered it.
+        return Do(step=StepKind.PROVE, component=wanted.serial, intent=intent | {"method": "completion"})
     detail = "the device lost the memory without a release that erases; its contents may still be there"
     return Settle(event=Event.UNPROVABLE, failure=(Code.DEVICE_FAILED, detail))
 
 
-def attach(place: Place, vppb: VppbFacts | None) -> Decision:
+def erases(wanted: Wanted, seen: Seen) -> bool:
+    """Does the device, in its present life, erase the memory once no host has it?
+
+    Because it was told to or is at it; or because its region does so with all that leaves a host, and no other life
+    of it offered the memory to one.
+    """
+    region = wanted.sanitize_on_release
+    told = any(
+        sent.boot_count == seen.boot_count
+        and (sent.outcome == "done" or (region and sent.outcome in (None, "unknown")))
+        for sent in wanted.releases
+    )
+    return told or (region and wanted.offered_in == (seen.boot_count,))
+
+
+def attach(wanted: Wanted, place: Place, vppb: VppbFacts | None) -> Decision:
     if vppb is None:
-        detail = f"{place.switch} shows no vPPB {place.vppb} in VCS {place.vcs}"
-        return Settle(event=Event.BIND_UNTOUCHED, failure=(Code.DEVICE_FAILED, detail))
+        return not_bound(wanted, Code.DEVICE_FAILED, f"{place.switch} shows no vPPB {place.vppb} in VCS {place.vcs}")
     match vppb.state:
         case VppbState.FREE:
             intent = {"vcs": place.vcs, "vppb": place.vppb, "port": place.port, "ld_id": place.ld_id}
@@ -241,7 +278,7 @@ def attach(place: Place, vppb: VppbFacts | None) -> Decision:
             return Wait(reason="the switch is binding or unbinding")
         case _:
             detail = f"vPPB {place.vppb} of VCS {place.vcs} is bound to port {vppb.port}, LD {vppb.ld_id}, not by us"
-            return Settle(event=Event.BIND_UNTOUCHED, failure=(Code.DEVICE_FAILED, detail))
+            return not_bound(wanted, Code.DEVICE_FAILED, detail)
 
 
 def unbind(place: Place) -> Do:
@@ -255,15 +292,23 @@ def unbind(place: Place) -> Do:
 def given_up(wanted: Wanted) -> Settle | None:
     """The end of a binding that hardware does not show, when it is too late or was refused for good."""
     if wanted.late:
-        return Settle(event=Event.BIND_UNTOUCHED, failure=(Code.DEADLINE_EXCEEDED, "not bound before the deadline"))
+        return not_bound(wanted, Code.DEADLINE_EXCEEDED, "not bound before the deadline")
     if wanted.refusals >= REFUSALS_MAX:
         detail = f"hardware refused the command {wanted.refusals} times; the timeline has its answers"
-        return Settle(event=Event.BIND_UNTOUCHED, failure=(Code.DEVICE_FAILED, detail))
+        return not_bound(wanted, Code.DEVICE_FAILED, detail)
     return None
+
+
+def not_bound(wanted: Wanted, code: Code, detail: str) -> Settle:
+    """Hardware does not show it now. Only bytes that no host can have seen are free without having been erased."""
+    event = Event.UNDO if wanted.exposed else Event.BIND_UNTOUCHED
+    return Settle(event=event, failure=(code, detail))
 
 
 def partly(wanted: Wanted, seen: Seen) -> tuple[Code, str]:
     taken = sum(extent.size_bytes for extent in seen.extents if extent.state is ExtentState.ACCEPTED)
+    if wanted.late and not taken:
+        return Code.DEADLINE_EXCEEDED, "the host did not answer the offer before the deadline"
     return Code.NODE_UNREADY, f"the host took {taken} of {wanted.size_bytes} bytes"
 
 

@@ -26,5 +26,7 @@ def wanted_of(segment: Mapping[str, Any], *, late: bool = False) -> Wanted:
         late=late,
         offers=segment["offers"],
         refusals=segment["refusals"],
+        exposed=segment["exposed"],
+        offered_in=tuple(segment["offered_in"]),
         releases=tuple(SentRelease(**sent) for sent in segment["releases"]),
     )

@@ -17,7 +17,8 @@ from fastapi import FastAPI
 
 from fabric_manager.api.application import Readiness, ReadyCheck, build
 from fabric_manager.domain.actor import Principal, Role
-from fabric_manager.store import tokens
+from fabric_manager.domain.errors import FabricError
+from fabric_manager.store import tokens, work
 from fabric_manager.store.database import Database, Timeouts
 from fabric_manager.store.work import Owned
 from tests.racks import a_fabric
@@ -46,9 +47,8 @@ class Api:
         task.add_done_callback(self.tasks.discard)
 
     async def sequence(self) -> None:
-        with contextlib.suppress(Exception):  # the database may be gone: then so are the events
-            async with self.db.transaction() as tx:
-                await tx.execute(sa.text("SELECT sequence_events(1000)"))
+        with contextlib.suppress(FabricError):  # the database may be gone: then so are the events
+            await work.sequence_events(self.db, batch_max=1000)
 
     async def token(self, role: Role, **bounds: str) -> dict[str, str]:
         """The header of a new token."""

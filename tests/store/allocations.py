@@ -39,9 +39,7 @@ class Life:
     owned: Owned
 
     async def ask(self, key: str, **fields: Any) -> Claimed:
-        order = Order(key=key, tenant="analytics", **({"size_bytes": 64 * GiB} | fields)) if (
-            "tenant" not in fields
-        ) else Order(key=key, **({"size_bytes": 64 * GiB} | fields))
+        order = Order(key=key, **({"tenant": "analytics", "size_bytes": 64 * GiB} | fields))
         return await claim(self.db, order, actor=ACTOR, identities=self.identities, tenants_auto_create=True)
 
     async def claim(self, key: str, **fields: Any) -> Allocation:

@@ -3,7 +3,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.external_postgres import external_postgres
 from tests.services import Caller, Service
+
+__all__ = ["external_postgres"]  # a fixture
 
 
 @pytest.fixture

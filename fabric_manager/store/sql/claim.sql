@@ -97,7 +97,8 @@ BEGIN
     RETURN jsonb_build_object('outcome', 'released');
   END IF;
   IF a.phase = 'reserved' AND a.reservation_ttl_s IS NOT NULL THEN
-    UPDATE allocation SET reservation_expires_at = now() + make_interval(secs => reservation_ttl_s)
+    UPDATE allocation SET generation = generation + 1,
+      reservation_expires_at = now() + make_interval(secs => reservation_ttl_s)
     WHERE id = a.id RETURNING * INTO a;
   END IF;
   RETURN jsonb_build_object('outcome', 'replayed', 'allocation', allocation_document(a));

@@ -48,6 +48,15 @@ DECLARE
   d device;
 BEGIN
   SELECT * INTO p FROM pool WHERE name = wish->>'pool';
+  IF NOT FOUND THEN
+    RETURN jsonb_build_object('refused', format('device %s: there is no pool %s', wish->>'name', wish->>'pool'));
+  ELSIF NOT EXISTS (SELECT FROM fabric WHERE name = wish->>'fabric') THEN
+    RETURN jsonb_build_object('refused', format('device %s: there is no fabric %s', wish->>'name', wish->>'fabric'));
+  ELSIF EXISTS (SELECT FROM device x WHERE x.name = wish->>'name' AND x.serial <> wish->>'serial') THEN
+    RETURN jsonb_build_object('refused', format('device %s: another serial has that name', wish->>'name'));
+  ELSIF EXISTS (SELECT FROM device x WHERE x.serial = wish->>'serial' AND x.kind <> p.kind) THEN
+    RETURN jsonb_build_object('refused', format('device %s: it is not of kind %s as pool %s is', wish->>'name', p.kind, p.name));
+  END IF;
   INSERT INTO device (id, name, serial, fabric_id, kind, pool_id, tier, media, failure_domain, labels,
                       bandwidth_bytes_per_s, latency_ns)
   VALUES ((arg->>'id')::uuid, wish->>'name', wish->>'serial', (SELECT id FROM fabric WHERE name = wish->>'fabric'),
@@ -77,7 +86,15 @@ DECLARE
   wish jsonb := arg->'host';
   h host;
   changed boolean;
+  clash text;
 BEGIN
+  SELECT format('host %s: port %s of %s belongs to %s', wish->>'name', o.port_number, o.switch_name, x.name) INTO clash
+  FROM host_port o JOIN host x ON x.id = o.host_id
+  JOIN jsonb_array_elements(wish->'ports') p ON p->>'switch' = o.switch_name AND (p->>'port')::smallint = o.port_number
+  WHERE x.name <> wish->>'name' LIMIT 1;
+  IF clash IS NOT NULL THEN
+    RETURN jsonb_build_object('refused', clash);
+  END IF;
   INSERT INTO host (id, name, cluster, node, node_uid, vppbs_max, decoders_max, labels)
   VALUES ((arg->>'id')::uuid, wish->>'name', wish#>>'{kubernetes,cluster}', wish#>>'{kubernetes,node}',
           wish#>>'{kubernetes,node_uid}', (wish#>>'{limits,vppbs}')::smallint, (wish#>>'{limits,decoders}')::smallint,

@@ -32,7 +32,12 @@ BEGIN
     UPDATE logical_device SET dirty = true WHERE device_no = s.device_no AND ld_id = s.ld_id;
   END IF;
   IF s.phase IN ('sanitizing', 'failed') THEN
-    -- an MLD's attachment ends with its segment, a DCD's stands on
+    -- an MLD's attachment ends with its segment, a DCD's stands on;
+    -- and what the last scan saw on its vPPB must not keep the next claim from it
+    UPDATE vppb v SET state = 'free', port_number = NULL, ld_id = NULL, updated_at = now() FROM attachment t
+    WHERE t.id = s.attachment_id AND t.kind <> 'dcd' AND t.live AND v.state <> 'free'
+      AND (v.switch_id, v.vcs_number, v.number) = (t.switch_id, t.vcs_number, t.vppb_number)
+      AND (v.state = 'busy' OR (v.port_number, v.ld_id) IS NOT DISTINCT FROM (t.port_number, t.ld_id));
     UPDATE attachment SET live = false, state = 'gone', updated_at = now()
     WHERE id = s.attachment_id AND kind <> 'dcd' AND live;
   END IF;

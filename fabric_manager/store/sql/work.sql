@@ -1,5 +1,12 @@
 -- What the reconciler reads and writes about goals. Every write is guarded by the owner's epoch.
 
+-- What was sent for a segment since its bytes were last proven clean: whatever a host may have seen of them.
+CREATE OR REPLACE FUNCTION steps_since_clean(s segment) RETURNS SETOF operation_step
+LANGUAGE sql STABLE AS $$
+  SELECT p FROM operation_step p WHERE p.segment_id = s.id AND p.intended_at > coalesce(
+    (SELECT max(e.ended_at) FROM evidence e WHERE e.segment_id = s.id), '-infinity')
+$$;
+
 CREATE OR REPLACE FUNCTION segment_work(s segment) RETURNS jsonb
 LANGUAGE sql STABLE AS $$
   SELECT jsonb_build_object(
@@ -20,10 +27,16 @@ LANGUAGE sql STABLE AS $$
     'refusals', (SELECT count(*) FROM operation_step p JOIN operation o ON o.id = p.operation_id
                  WHERE p.segment_id = s.id AND p.step IN ('bind', 'offer') AND p.outcome = 'refused'
                    AND o.state IN ('pending', 'running')),
+    -- these outlive the operation they were sent for: a release that overtakes an unbind finds its steps
+    'exposed', s.verified_at IS NOT NULL OR EXISTS (
+      SELECT FROM steps_since_clean(s) p
+      WHERE p.step = CASE d.kind WHEN 'dcd' THEN 'offer' ELSE 'bind' END
+        AND coalesce(p.outcome, 'unknown') IN ('done', 'unknown')),
+    'offered_in', (SELECT coalesce(jsonb_agg(DISTINCT p.intent->'boot_count'), '[]') FROM steps_since_clean(s) p
+                   WHERE p.step = 'offer' AND coalesce(p.outcome, 'unknown') IN ('done', 'unknown')),
     'releases', (SELECT coalesce(jsonb_agg(jsonb_build_object(
                    'boot_count', p.intent->'boot_count', 'outcome', p.outcome)), '[]')
-                 FROM operation_step p JOIN operation o ON o.id = p.operation_id
-                 WHERE p.segment_id = s.id AND p.step = 'release' AND o.state IN ('pending', 'running')))
+                 FROM steps_since_clean(s) p WHERE p.step IN ('release', 'withdraw', 'watch')))
   FROM device d WHERE d.number = s.device_no
 $$;
 

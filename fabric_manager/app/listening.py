@@ -1,0 +1,54 @@
+"""The HTTP server, without a will of its own about signals."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+
+import uvicorn
+from fastapi import FastAPI
+
+DRAIN_S = 5
+
+
+@asynccontextmanager
+async def listening(app: FastAPI, *, host: str, port: int) -> AsyncIterator[str]:
+    """Serve `app` until the block ends; answers the URL. `port` 0 picks a free one. Raises OSError with a sentence."""
+    listener = bound_socket(host, port)
+    config = uvicorn.Config(
+        app, log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=DRAIN_S
+    )
+    server = QuietServer(config)
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    try:
+        yield url_of(listener)
+    finally:
+        server.should_exit = True
+        await asyncio.wait([serving], timeout=DRAIN_S + 2)
+        listener.close()
+
+
+class QuietServer(uvicorn.Server):
+    """Signals are the service's: they stop more than HTTP."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def bound_socket(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise OSError(error.errno, f"cannot listen on {host} port {port}: {error.strerror}") from error
+    return listener
+
+
+def url_of(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
