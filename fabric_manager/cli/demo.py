@@ -1,6 +1,6 @@
 """The guide's claim, told over the public interface."""
 
-import asyncio
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -29,7 +29,6 @@ from fabric_manager.domain.units import GiB, format_size
 KEY = "demo:analytic-memory-claim"
 BOOT_ID = "6b1d3a52-7c0e-4f6a-9a53-0d5c1f1e0003"  # the same at each start: the host of the story never reboots
 WAIT_S = 30
-LOOKS_MAX, PAUSE_S = 150, 0.2
 REQUEST = AllocationRequest(
     tenant="analytics",
     size_bytes=64 * GiB,
@@ -73,7 +72,6 @@ async def tell(say: Say, url: str, token_file: Path) -> None:
 
 async def story(manager: FabricManager, say: Say) -> None:
     say(f"The claim {KEY}: {format_size(REQUEST.size_bytes)} of {REQUEST.pool} memory for {REQUEST.host}.")
-    await _rack_is_read(manager)
     try:
         placed = await manager.allocations.put(KEY, REQUEST, wait_s=WAIT_S)
     except ProblemError as problem:
@@ -89,14 +87,6 @@ async def story(manager: FabricManager, say: Say) -> None:
             say("  The key was here before: everything is as it was. This is how it got there:")
     say("")
     say(timeline_table(await manager.allocations.timeline(KEY)))
-
-
-async def _rack_is_read(manager: FabricManager) -> None:
-    """A first start has to look at the hardware before it can give any of it away. Not in time: the claim says why."""
-    for _ in range(LOOKS_MAX):
-        if all(each["health"] != "unknown" for each in await manager.noun("devices").list()):
-            return
-        await asyncio.sleep(PAUSE_S)
 
 
 async def _bring_online(manager: FabricManager, placed: Placed, say: Say) -> Allocation:
@@ -123,7 +113,7 @@ def where(allocation: Allocation) -> str:
 
 
 def what_next(url: str, token_file: Path) -> str:
-    command = f"fabric-manager {{}} --server {url} --token-file {token_file}"
+    command = f"{sys.argv[0]} {{}} --server {url} --token-file {token_file}"
     return "\n".join(
         [
             "",

@@ -22,6 +22,7 @@ UNGUARDED = (
     "DROP INDEX segment_ld_once",
     "DROP INDEX attachment_vppb_once",
     "DROP INDEX attachment_ld_once",
+    "DROP INDEX operation_unfinished_once",
 )
 
 ON_LD = "(SELECT id FROM allocation WHERE key = 'on-ld')"
@@ -45,7 +46,8 @@ BROKEN = {
     "allocation_phase_is_its_segments": f"UPDATE allocation SET phase = 'reserved' WHERE id = {ON_LD}",
     "granted_equals_segments": f"UPDATE allocation SET granted_bytes = granted_bytes + 1 WHERE id = {ON_LD}",
     "bound_was_read_back": f"UPDATE segment SET verified_at = NULL WHERE allocation_id = {ON_LD}",
-    "free_after_use_has_evidence": f"UPDATE segment SET phase = 'released', unbound_at = now() WHERE allocation_id = {ON_LD}",
+    "free_after_use_has_evidence": "UPDATE segment SET phase = 'released', unbound_at = now()"
+    f" WHERE allocation_id = {ON_LD}",
     "seen_by_a_host_was_unbound_first": f"UPDATE segment SET phase = 'sanitizing' WHERE allocation_id = {ON_LD}",
     "taken_only_from_a_host_that_let_go": "UPDATE segment SET phase = 'releasing', node_state = 'online'"
     f" WHERE allocation_id = {ON_LD}",

@@ -30,9 +30,7 @@ class Trouble:
 
     def caller(self) -> Caller:
         token = (self.service.data_dir / "bootstrap.token").read_text().strip()
-        http = httpx.Client(
-            base_url=f"{self.service.url}/v1", headers={"Authorization": f"Bearer {token}"}, timeout=15
-        )
+        http = httpx.Client(base_url=f"{self.service.url}/v1", headers={"Authorization": f"Bearer {token}"}, timeout=15)
         return Caller(http)
 
     def expect_told(self) -> None:

@@ -28,6 +28,9 @@ BEGIN
       node_state = CASE WHEN phase = 'lost' AND occurs = 'release-wanted' THEN 'offline' ELSE node_state END,
       goal = new_goal, updated_at = now()
     WHERE id = s.id;
+    IF occurs = 'release-wanted-present' THEN
+      UPDATE attachment SET state = 'bound', updated_at = now() WHERE id = s.attachment_id;
+    END IF;
   END LOOP;
   UPDATE allocation SET goal = new_goal, reservation_expires_at = NULL, deadline_at = NULL WHERE id = a.id;
   SELECT * INTO a FROM refresh_allocation(a.id, arg->'ctx');

@@ -3,7 +3,7 @@
 -- What was sent for a segment since its bytes were last proven clean: whatever a host may have seen of them.
 CREATE OR REPLACE FUNCTION steps_since_clean(s segment) RETURNS SETOF operation_step
 LANGUAGE sql STABLE AS $$
-  SELECT p FROM operation_step p WHERE p.segment_id = s.id AND p.intended_at > coalesce(
+  SELECT p.* FROM operation_step p WHERE p.segment_id = s.id AND p.intended_at > coalesce(
     (SELECT max(e.ended_at) FROM evidence e WHERE e.segment_id = s.id), '-infinity')
 $$;
 
