@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DATA_DIR ?= .data
 
-.PHONY: demo test check lock openapi schema clean
+.PHONY: demo test check lock openapi schema bench clean
 
 demo: $(VENV)/.installed
 	@exec $(BIN)/fabric-manager demo --data-dir $(DATA_DIR)
@@ -41,3 +41,6 @@ schema: $(VENV)/.installed-dev
 
 clean:
 	rm -rf $(VENV) $(DATA_DIR)
+
+bench: $(VENV)/.installed-dev
+	$(BIN)/python bench/claims.py
