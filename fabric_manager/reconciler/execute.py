@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from fabric_manager.reconciler.plan import Do, StepKind, Wanted, need_place
+from fabric_manager.reconciler.observe import read_vppb
+from fabric_manager.reconciler.plan import HELD, Do, StepKind, Wanted, need_place
 from fabric_manager.southbound.driver import (
     BackgroundStatus,
     BusyError,
@@ -15,6 +16,7 @@ from fabric_manager.southbound.driver import (
     RefusedError,
     UnbindOption,
     UnreachableError,
+    VppbState,
 )
 
 POLL_S = 0.02
@@ -75,10 +77,12 @@ async def offer(step: Do, wanted: Wanted, driver: FabricDriver, _progress: Progr
 
 
 async def withdraw(step: Do, wanted: Wanted, driver: FabricDriver, _progress: Progress) -> Outcome:
-    """Forced, which is safe for an offer: the host does not have it. It is read once more right before."""
+    """Forced, which is safe for what the host does not have. That it has not is read once more right before."""
     host_ld = step.intent["host_ld"]
+    vppb = await read_vppb(driver, need_place(wanted))
     extents = await driver.read_extents(wanted.serial, host_ld=host_ld)
-    if any(extent.tag == wanted.segment_id and extent.state != "offered" for extent in extents):
+    held = any(extent.tag == wanted.segment_id and extent.state in HELD for extent in extents)
+    if held and (vppb is None or vppb.state is not VppbState.FREE):
         return Outcome(word="busy", observed={"detail": "the host answered the offer meanwhile"})
     await driver.release_extents(wanted.serial, host_ld=host_ld, tag=wanted.segment_id, sanitize=True, forced=True)
     return Outcome(word="done")

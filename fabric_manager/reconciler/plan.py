@@ -81,7 +81,7 @@ class StepKind(StrEnum):
     BIND = "bind"
     UNBIND = "unbind"
     OFFER = "offer"
-    WITHDRAW = "withdraw"  # take back an offer that the host never answered
+    WITHDRAW = "withdraw"  # take back what no host has: an offer never answered, or memory behind an unbound vPPB
     RELEASE = "release"
     SANITIZE = "sanitize"
     WATCH = "watch"  # write down that the device is erasing, in this life of it
@@ -115,6 +115,9 @@ class Wait:
 
 Decision = Do | Settle | Wait
 
+HELD = frozenset({ExtentState.ACCEPTED, ExtentState.RELEASE_REQUESTED})
+HELD_OR_OFFERED = HELD | {ExtentState.OFFERED}
+
 SANITIZED: Mapping[Goal, Event] = {
     Goal.RELEASE: Event.SANITIZED_RELEASE,
     Goal.UNDO: Event.SANITIZED_UNDO,
@@ -140,8 +143,7 @@ def present(wanted: Wanted, seen: Seen) -> bool:
     attached = wanted.place is not None and is_ours(wanted.place, seen.vppb)
     if wanted.kind != "dcd":
         return attached
-    held = {ExtentState.ACCEPTED, ExtentState.RELEASE_REQUESTED}
-    return attached and any(extent.state in held for extent in seen.extents)
+    return attached and any(extent.state in HELD for extent in seen.extents)
 
 
 def release_blocked(wanted: Wanted, seen: Seen) -> Decision:
@@ -194,13 +196,14 @@ def bind_extents(wanted: Wanted, seen: Seen) -> Decision:
         if accepted:
             return Settle(event=Event.UNDO, failure=partly(wanted, seen))
         return withdraw(wanted, place, seen)
-    if is_ours(place, seen.vppb) and covers(accepted, wanted.spans):
+    given, attached = covers(accepted, wanted.spans), is_ours(place, seen.vppb)
+    if given and attached:
         return Settle(event=Event.BIND_READ_BACK)
-    if states:  # part of it, or on its way back to the device
+    if states and not given:  # part of it, or on its way back to the device
         return Settle(event=Event.UNDO, failure=partly(wanted, seen))
     if (end := given_up(wanted)) is not None:
         return end
-    if not is_ours(place, seen.vppb):
+    if not attached:  # first use, or the switch forgot what the device did not
         return attach(wanted, place, seen.vppb)
     if wanted.offers >= OFFERS_MAX:
         return not_bound(wanted, Code.NODE_UNREADY, f"the host turned the offer down {wanted.offers} times")
@@ -216,9 +219,10 @@ def bind_extents(wanted: Wanted, seen: Seen) -> Decision:
 def release_extents(wanted: Wanted, seen: Seen) -> Decision:
     place = need_place(wanted)
     states = {extent.state for extent in seen.extents}
-    asked_before = ExtentState.RELEASE_REQUESTED in states and not erases(
-        wanted, seen
-    )  # by an earlier life of the device
+    if states & HELD_OR_OFFERED and seen.vppb is not None and seen.vppb.state is VppbState.FREE:
+        return withdraw(wanted, place, seen)  # the host does not reach it any more, so it cannot answer
+    # A request that an earlier life of the device was sent proves nothing of this one; asking again is one request.
+    asked_before = ExtentState.RELEASE_REQUESTED in states and not erases(wanted, seen)
     if ExtentState.ACCEPTED in states or asked_before:
         intent = {"host_ld": place.ld_id, "sanitize": True, "boot_count": seen.boot_count}
         return Do(step=StepKind.RELEASE, component=wanted.serial, intent=intent)
@@ -259,11 +263,8 @@ def erases(wanted: Wanted, seen: Seen) -> bool:
     of it offered the memory to one.
     """
     region = wanted.sanitize_on_release
-    told = any(
-        sent.boot_count == seen.boot_count
-        and (sent.outcome == "done" or (region and sent.outcome in (None, "unknown")))
-        for sent in wanted.releases
-    )
+    believed = {"done", None, "unknown"} if region else {"done"}
+    told = any(sent.boot_count == seen.boot_count and sent.outcome in believed for sent in wanted.releases)
     return told or (region and wanted.offered_in == (seen.boot_count,))
 
 

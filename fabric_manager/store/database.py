@@ -22,6 +22,7 @@ from fabric_manager.domain.errors import Code, FabricError
 
 RETRIES_MAX = 10  # serialization failures and deadlocks, each after a random pause
 RETRY_PAUSE_S = 0.01
+SILENCE_S = 0.5  # for a server to stop what was cancelled; then the connection is dropped
 ARG_MAX_DEPTH = 64
 
 # What PostgreSQL calls "not now": connection trouble, shutdown, recovery, no resources.
@@ -29,6 +30,14 @@ UNAVAILABLE_CLASSES = ("08", "53", "57", "58")
 READ_ONLY = "25006"
 TRY_AGAIN = ("40001", "40P01", "55P03")
 EPOCH_LOST = "FM003"
+FAILURES = (
+    TimeoutError,
+    OSError,
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+    sa.exc.SQLAlchemyError,
+)
 
 
 class EpochLostError(Exception):
@@ -105,6 +114,8 @@ def explain(error: BaseException) -> Exception | None:
         return FabricError(Code.OVERLOADED, "too many requests want the same rows; try again", retry_after_ms=500)
     lost = isinstance(error, TimeoutError | OSError | asyncpg.InterfaceError | asyncpg.PostgresConnectionError)
     lost = lost or isinstance(error, sa.exc.InterfaceError | sa.exc.TimeoutError)
+    # asyncpg's word when the server said goodbye while the next question was being put
+    lost = lost or isinstance(error, asyncpg.InternalClientError)
     lost = lost or bool(getattr(error, "connection_invalidated", False))
     if lost or (state is not None and state[:2] in UNAVAILABLE_CLASSES):
         return FabricError(
@@ -120,11 +131,26 @@ def explained() -> Any:
     """Turn the driver's errors into the domain's; log nothing, the handler does."""
     try:
         yield
-    except (TimeoutError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError, sa.exc.SQLAlchemyError) as error:
+    except FAILURES as error:
         better = explain(error)
         if better is None:
             raise
         raise better from error
+
+
+@asynccontextmanager
+async def given_up(connection: Any) -> AsyncIterator[None]:
+    """After a time-out, do not wait the same time once more for the server to confirm that it stopped."""
+    try:
+        yield
+    except TimeoutError:
+        with contextlib.suppress(*FAILURES):
+            await connection.close(timeout=SILENCE_S)
+        raise
+
+
+async def driver_connection(tx: AsyncConnection) -> Any:
+    return (await tx.get_raw_connection()).driver_connection
 
 
 class Database:
@@ -188,7 +214,7 @@ class Database:
             for attempt in range(RETRIES_MAX):
                 try:
                     pool = await self._hot_pool()
-                    async with pool.acquire(timeout=self.timeouts.acquire_s) as connection:
+                    async with pool.acquire(timeout=self.timeouts.acquire_s) as connection, given_up(connection):
                         answer = await connection.fetchval(f"SELECT {function}($1::jsonb)", body)
                     return orjson.loads(answer) if isinstance(answer, str) else answer
                 except asyncpg.PostgresError as error:
@@ -201,7 +227,7 @@ class Database:
     async def transaction(self) -> AsyncIterator[AsyncConnection]:
         """Committed when the block ends, rolled back when it raises."""
         with explained():
-            async with self.engine.begin() as tx:
+            async with self.engine.begin() as tx, given_up(await driver_connection(tx)):
                 yield tx
 
     @asynccontextmanager
@@ -210,7 +236,8 @@ class Database:
         with explained():
             async with self.engine.connect() as connection:
                 tx = await connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
-                yield tx
+                async with given_up(await driver_connection(tx)):
+                    yield tx
 
     @asynccontextmanager
     async def listening(self, channel: str, wake: Any) -> AsyncIterator["asyncpg.Connection[Any]"]:

@@ -171,7 +171,7 @@ async def test_a_list_is_filtered_and_paged_newest_first(api: Api) -> None:
     assert [item["key"] for item in rest["items"]] == ["k0"]
     assert rest["next_cursor"] is None
 
-    async def keys(**filters: object) -> list[str]:
+    async def keys(**filters: str | int | list[str]) -> list[str]:
         page = (await api.http.get("/v1/allocations", params=filters)).json()
         return [item["key"] for item in page["items"]]
 

@@ -43,12 +43,13 @@ async def test_every_list_and_every_object_is_as_its_model_says(busy: Api) -> No
 
 
 async def test_other_answers_are_as_their_models_say(busy: Api) -> None:
-    for path, model in {
+    models: dict[str, type[BaseModel]] = {
         "events": views.EventPage,
         "allocations/on-ld/timeline": views.TimelineView,
         "invariants": views.InvariantsView,
         "version": views.VersionView,
-    }.items():
+    }
+    for path, model in models.items():
         response = await busy.http.get(f"/v1/{path}")
         assert response.status_code == 200, response.text
         model.model_validate_json(response.content)

@@ -57,7 +57,9 @@ def test_memory_that_a_host_uses_is_taken_only_by_the_hosts_word_or_on_record() 
         (E.IDENTITY_CHANGED, P.QUARANTINED),
         (E.FORCED, P.QUARANTINED),
     }
-    taking = {event for (before, event), after in LIFECYCLE.items() if (before, after) == (P.RELEASE_BLOCKED, P.RELEASING)}
+    taking = {
+        event for (before, event), after in LIFECYCLE.items() if (before, after) == (P.RELEASE_BLOCKED, P.RELEASING)
+    }
     assert taking == {E.NODE_OFFLINE, E.NEW_BOOT, E.FENCED, E.GONE}
 
 

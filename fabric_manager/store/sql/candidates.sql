@@ -2,47 +2,59 @@
 
 -- Has the host a port on the device's switch?
 CREATE OR REPLACE FUNCTION host_reaches(host_id uuid, d device) RETURNS boolean
-LANGUAGE sql STABLE AS $$
-  SELECT EXISTS (
-    SELECT FROM host_port hp JOIN switch w ON w.name = hp.switch_name
-    JOIN vcs v ON v.switch_id = w.id AND v.upstream_port = hp.port_number
-    WHERE hp.host_id = host_reaches.host_id AND w.id = d.switch_id)
-$$;
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN (
+    SELECT EXISTS (
+      SELECT FROM host_port hp JOIN switch w ON w.name = hp.switch_name
+      JOIN vcs v ON v.switch_id = w.id AND v.upstream_port = hp.port_number
+      WHERE hp.host_id = host_reaches.host_id AND w.id = d.switch_id)
+  );
+END $$;
 
 -- Has it a way to attach: a free vPPB, or on a DCD the standing attachment?
 CREATE OR REPLACE FUNCTION host_can_attach(host_id uuid, d device) RETURNS boolean
-LANGUAGE sql STABLE AS $$
-  SELECT EXISTS (
-    SELECT FROM attachment t
-    WHERE d.kind = 'dcd' AND t.live AND t.host_id = host_can_attach.host_id AND t.device_no = d.number
-  ) OR NOT choose_vppb((SELECT h FROM host h WHERE h.id = host_can_attach.host_id), d) ? 'refusal'
-$$;
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN (
+    SELECT EXISTS (
+      SELECT FROM attachment t
+      WHERE d.kind = 'dcd' AND t.live AND t.host_id = host_can_attach.host_id AND t.device_no = d.number
+    ) OR NOT choose_vppb((SELECT h FROM host h WHERE h.id = host_can_attach.host_id), d) ? 'refusal'
+  );
+END $$;
 
 -- The bytes the device would grant for `size`, or NULL when it has no room.
 CREATE OR REPLACE FUNCTION grant_of(d device, size bigint) RETURNS bigint
-LANGUAGE sql STABLE AS $$
-  SELECT CASE WHEN d.kind = 'mld' THEN (
-    SELECT min(l.size_bytes) FROM logical_device l
-    WHERE l.device_no = d.number AND d.free_lds & (1 << l.ld_id) <> 0 AND l.size_bytes >= size
-  ) ELSE (
-    SELECT g FROM (SELECT (size + d.allocation_step_bytes - 1) / d.allocation_step_bytes * d.allocation_step_bytes g) r
-    WHERE g <= d.free_bytes
-  ) END
-$$;
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN (
+    SELECT CASE WHEN d.kind = 'mld' THEN (
+      SELECT min(l.size_bytes) FROM logical_device l
+      WHERE l.device_no = d.number AND d.free_lds & (1 << l.ld_id) <> 0 AND l.size_bytes >= size
+    ) ELSE (
+      SELECT g FROM (SELECT (size + d.allocation_step_bytes - 1) / d.allocation_step_bytes * d.allocation_step_bytes g) r
+      WHERE g <= d.free_bytes
+    ) END
+  );
+END $$;
 
 -- The most the device could grant to one request now; with `soon`, once what is on its way back has been erased.
 CREATE OR REPLACE FUNCTION largest_grant(d device, soon boolean) RETURNS bigint
-LANGUAGE sql STABLE AS $$
-  SELECT coalesce(CASE WHEN d.kind = 'mld' THEN (
-    SELECT max(l.size_bytes) FROM logical_device l
-    WHERE l.device_no = d.number AND (d.free_lds & (1 << l.ld_id) <> 0 OR soon AND EXISTS (
-      SELECT FROM segment s WHERE s.device_no = l.device_no AND s.ld_id = l.ld_id
-        AND s.phase IN ('releasing', 'sanitizing') AND s.goal IN ('release', 'undo')))
-  ) ELSE d.free_bytes + CASE WHEN soon THEN coalesce((
-    SELECT sum(s.size_bytes) FROM segment s WHERE s.device_no = d.number
-      AND s.phase IN ('releasing', 'sanitizing') AND s.goal IN ('release', 'undo')), 0) ELSE 0 END
-  END, 0)
-$$;
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN (
+    SELECT coalesce(CASE WHEN d.kind = 'mld' THEN (
+      SELECT max(l.size_bytes) FROM logical_device l
+      WHERE l.device_no = d.number AND (d.free_lds & (1 << l.ld_id) <> 0 OR soon AND EXISTS (
+        SELECT FROM segment s WHERE s.device_no = l.device_no AND s.ld_id = l.ld_id
+          AND s.phase IN ('releasing', 'sanitizing') AND s.goal IN ('release', 'undo')))
+    ) ELSE d.free_bytes + CASE WHEN soon THEN coalesce((
+      SELECT sum(s.size_bytes) FROM segment s WHERE s.device_no = d.number
+        AND s.phase IN ('releasing', 'sanitizing') AND s.goal IN ('release', 'undo')), 0) ELSE 0 END
+    END, 0)
+  );
+END $$;
 
 CREATE OR REPLACE FUNCTION kinds_for(attachment text) RETURNS text[]
 LANGUAGE sql IMMUTABLE AS $$

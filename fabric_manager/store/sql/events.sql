@@ -3,13 +3,14 @@
 CREATE OR REPLACE FUNCTION record_event(
   type text, object_kind text, object_id text, ctx jsonb,
   before jsonb DEFAULT NULL, after jsonb DEFAULT NULL, dims jsonb DEFAULT '{}'
-) RETURNS void LANGUAGE sql AS $$
+) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
   INSERT INTO event_outbox (at, type, object_kind, object_id, key, claim_uid, cluster, tenant, host, device, pool,
                             before, after, actor, request_id, cause)
   VALUES (clock_timestamp(), type, object_kind, object_id, dims->>'key', dims->>'claim_uid', dims->>'cluster',
           dims->>'tenant', dims->>'host', dims->>'device', dims->>'pool',
-          before, after, ctx->>'actor', ctx->>'request_id', ctx->>'cause')
-$$;
+          before, after, ctx->>'actor', ctx->>'request_id', ctx->>'cause');
+END $$;
 
 -- arg: batch_max. Moves committed rows to `event`; answers the head, or NULL when another process is at it.
 CREATE OR REPLACE FUNCTION sequence_events(arg jsonb) RETURNS bigint

@@ -4,12 +4,15 @@ CREATE OR REPLACE FUNCTION tombstone_hours() RETURNS interval LANGUAGE sql IMMUT
 
 -- The lifecycle event that `goal` (release or unbind) means for a segment; NULL when only the goal changes.
 CREATE OR REPLACE FUNCTION leaving_event(s segment, a allocation, new_goal text) RETURNS text
-LANGUAGE sql STABLE AS $$
-  SELECT CASE
-    WHEN s.phase = 'lost' AND new_goal = 'release' AND coalesce(s.node_state, 'offline') <> 'offline'
-         AND a.conditions @> '[{"type": "Reappeared", "status": "True"}]' THEN 'release-wanted-present'
-    WHEN s.phase IN ('reserved', 'binding', 'bound', 'online', 'lost', 'failed') THEN new_goal || '-wanted' END
-$$;
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN (
+    SELECT CASE
+      WHEN s.phase = 'lost' AND new_goal = 'release' AND coalesce(s.node_state, 'offline') <> 'offline'
+           AND a.conditions @> '[{"type": "Reappeared", "status": "True"}]' THEN 'release-wanted-present'
+      WHEN s.phase IN ('reserved', 'binding', 'bound', 'online', 'lost', 'failed') THEN new_goal || '-wanted' END
+  );
+END $$;
 
 -- Lets every segment of `a` leave. A lost one that the host may still hold waits for the host's word like an online one.
 CREATE OR REPLACE FUNCTION leave(a allocation, new_goal text, arg jsonb) RETURNS allocation

@@ -8,46 +8,52 @@ LANGUAGE sql STABLE AS $$
 $$;
 
 CREATE OR REPLACE FUNCTION segment_work(s segment) RETURNS jsonb
-LANGUAGE sql STABLE AS $$
-  SELECT jsonb_build_object(
-    'id', s.id, 'phase', s.phase, 'goal', s.goal, 'node_state', s.node_state, 'size_bytes', s.size_bytes,
-    'ld_id', s.ld_id, 'serial', d.serial, 'kind', d.kind, 'device_switch', (SELECT name FROM switch WHERE id = d.switch_id),
-    'sanitize_on_release', coalesce((d.dc_regions#>>'{0,sanitize_on_release}')::boolean, false),
-    'region', coalesce((d.dc_regions#>>'{0,number}')::integer, 0),
-    'sanitized', EXISTS (SELECT FROM evidence e WHERE e.segment_id = s.id AND e.ended_at >= s.unbound_at),
-    'spans', (SELECT coalesce(jsonb_agg(jsonb_build_array(lower(e.span), upper(e.span) - lower(e.span)) ORDER BY e.number), '[]')
-              FROM extent e WHERE e.segment_id = s.id),
-    'place', (SELECT jsonb_build_object('switch', w.name, 'vcs', t.vcs_number, 'vppb', t.vppb_number,
-                                        'port', t.port_number, 'ld_id', t.ld_id)
-              FROM attachment t JOIN switch w ON w.id = t.switch_id WHERE t.id = s.attachment_id),
-    -- counted since the binding was last asked for: an earlier life of the segment says nothing
-    'offers', (SELECT count(*) FROM operation_step p JOIN operation o ON o.id = p.operation_id
-               WHERE p.segment_id = s.id AND p.step = 'offer' AND p.outcome = 'done'
-                 AND o.state IN ('pending', 'running')),
-    'refusals', (SELECT count(*) FROM operation_step p JOIN operation o ON o.id = p.operation_id
-                 WHERE p.segment_id = s.id AND p.step IN ('bind', 'offer') AND p.outcome = 'refused'
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN (
+    SELECT jsonb_build_object(
+      'id', s.id, 'phase', s.phase, 'goal', s.goal, 'node_state', s.node_state, 'size_bytes', s.size_bytes,
+      'ld_id', s.ld_id, 'serial', d.serial, 'kind', d.kind, 'device_switch', (SELECT name FROM switch WHERE id = d.switch_id),
+      'sanitize_on_release', coalesce((d.dc_regions#>>'{0,sanitize_on_release}')::boolean, false),
+      'region', coalesce((d.dc_regions#>>'{0,number}')::integer, 0),
+      'sanitized', EXISTS (SELECT FROM evidence e WHERE e.segment_id = s.id AND e.ended_at >= s.unbound_at),
+      'spans', (SELECT coalesce(jsonb_agg(jsonb_build_array(lower(e.span), upper(e.span) - lower(e.span)) ORDER BY e.number), '[]')
+                FROM extent e WHERE e.segment_id = s.id),
+      'place', (SELECT jsonb_build_object('switch', w.name, 'vcs', t.vcs_number, 'vppb', t.vppb_number,
+                                          'port', t.port_number, 'ld_id', t.ld_id)
+                FROM attachment t JOIN switch w ON w.id = t.switch_id WHERE t.id = s.attachment_id),
+      -- counted since the binding was last asked for: an earlier life of the segment says nothing
+      'offers', (SELECT count(*) FROM operation_step p JOIN operation o ON o.id = p.operation_id
+                 WHERE p.segment_id = s.id AND p.step = 'offer' AND p.outcome = 'done'
                    AND o.state IN ('pending', 'running')),
-    -- these outlive the operation they were sent for: a release that overtakes an unbind finds its steps
-    'exposed', s.verified_at IS NOT NULL OR EXISTS (
-      SELECT FROM steps_since_clean(s) p
-      WHERE p.step = CASE d.kind WHEN 'dcd' THEN 'offer' ELSE 'bind' END
-        AND coalesce(p.outcome, 'unknown') IN ('done', 'unknown')),
-    'offered_in', (SELECT coalesce(jsonb_agg(DISTINCT p.intent->'boot_count'), '[]') FROM steps_since_clean(s) p
-                   WHERE p.step = 'offer' AND coalesce(p.outcome, 'unknown') IN ('done', 'unknown')),
-    'releases', (SELECT coalesce(jsonb_agg(jsonb_build_object(
-                   'boot_count', p.intent->'boot_count', 'outcome', p.outcome)), '[]')
-                 FROM steps_since_clean(s) p WHERE p.step IN ('release', 'withdraw', 'watch')))
-  FROM device d WHERE d.number = s.device_no
-$$;
+      'refusals', (SELECT count(*) FROM operation_step p JOIN operation o ON o.id = p.operation_id
+                   WHERE p.segment_id = s.id AND p.step IN ('bind', 'offer') AND p.outcome = 'refused'
+                     AND o.state IN ('pending', 'running')),
+      -- these outlive the operation they were sent for: a release that overtakes an unbind finds its steps
+      'exposed', s.verified_at IS NOT NULL OR EXISTS (
+        SELECT FROM steps_since_clean(s) p
+        WHERE p.step = CASE d.kind WHEN 'dcd' THEN 'offer' ELSE 'bind' END
+          AND coalesce(p.outcome, 'unknown') IN ('done', 'unknown')),
+      'offered_in', (SELECT coalesce(jsonb_agg(DISTINCT p.intent->'boot_count'), '[]') FROM steps_since_clean(s) p
+                     WHERE p.step = 'offer' AND coalesce(p.outcome, 'unknown') IN ('done', 'unknown')),
+      'releases', (SELECT coalesce(jsonb_agg(jsonb_build_object(
+                     'boot_count', p.intent->'boot_count', 'outcome', p.outcome)), '[]')
+                   FROM steps_since_clean(s) p WHERE p.step IN ('release', 'withdraw', 'watch')))
+    FROM device d WHERE d.number = s.device_no
+  );
+END $$;
 
 CREATE OR REPLACE FUNCTION operation_work(o operation) RETURNS jsonb
-LANGUAGE sql STABLE AS $$
-  SELECT jsonb_build_object(
-    'id', o.id, 'goal', o.goal, 'attempts', o.attempts, 'allocation_id', o.allocation_id, 'request_id', o.request_id,
-    'actor', o.actor, 'late', coalesce(o.deadline_at <= now(), false),
-    'segments', (SELECT coalesce(jsonb_agg(segment_work(s) ORDER BY s.id), '[]') FROM segment s
-                 WHERE s.allocation_id = o.allocation_id))
-$$;
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN (
+    SELECT jsonb_build_object(
+      'id', o.id, 'goal', o.goal, 'attempts', o.attempts, 'allocation_id', o.allocation_id, 'request_id', o.request_id,
+      'actor', o.actor, 'late', coalesce(o.deadline_at <= now(), false),
+      'segments', (SELECT coalesce(jsonb_agg(segment_work(s) ORDER BY s.id), '[]') FROM segment s
+                   WHERE s.allocation_id = o.allocation_id))
+  );
+END $$;
 
 -- arg: fabric_id, busy (operation ids at work already), work_max. Releases first, then binds, sanitizing last.
 CREATE OR REPLACE FUNCTION due_work(arg jsonb) RETURNS jsonb
