@@ -1,4 +1,4 @@
--- The schema that the migrations make, dumped by PostgreSQL 18. Written by `make schema`; a test compares.
+-- What the migrations make, dumped by PostgreSQL 18. Written by `make schema`; a test compares.
 
 CREATE FUNCTION public.acquire_fabric(arg jsonb) RETURNS bigint
     LANGUAGE plpgsql
@@ -69,7 +69,12 @@ BEGIN
     UPDATE logical_device SET dirty = true WHERE device_no = s.device_no AND ld_id = s.ld_id;
   END IF;
   IF s.phase IN ('sanitizing', 'failed') THEN
-    -- an MLD's attachment ends with its segment, a DCD's stands on
+    -- an MLD's attachment ends with its segment, a DCD's stands on;
+    -- and what the last scan saw on its vPPB must not keep the next claim from it
+    UPDATE vppb v SET state = 'free', port_number = NULL, ld_id = NULL, updated_at = now() FROM attachment t
+    WHERE t.id = s.attachment_id AND t.kind <> 'dcd' AND t.live AND v.state <> 'free'
+      AND (v.switch_id, v.vcs_number, v.number) = (t.switch_id, t.vcs_number, t.vppb_number)
+      AND (v.state = 'busy' OR (v.port_number, v.ld_id) IS NOT DISTINCT FROM (t.port_number, t.ld_id));
     UPDATE attachment SET live = false, state = 'gone', updated_at = now()
     WHERE id = s.attachment_id AND kind <> 'dcd' AND live;
   END IF;
@@ -141,35 +146,41 @@ CREATE TABLE public.allocation (
 );
 
 CREATE FUNCTION public.allocation_dims(a public.allocation) RETURNS jsonb
-    LANGUAGE sql STABLE
+    LANGUAGE plpgsql STABLE
     AS $$
-  SELECT jsonb_build_object(
-    'key', a.key, 'claim_uid', a.claim_uid, 'cluster', a.cluster, 'tenant', t.name,
-    'host', (SELECT name FROM host WHERE id = a.host_id), 'pool', (SELECT name FROM pool WHERE id = a.pool_id),
-    'device', (SELECT d.name FROM segment s JOIN device d ON d.number = s.device_no
-               WHERE s.allocation_id = a.id ORDER BY s.id LIMIT 1))
-  FROM tenant t WHERE t.id = a.tenant_id
-$$;
+BEGIN
+  RETURN (
+    SELECT jsonb_build_object(
+      'key', a.key, 'claim_uid', a.claim_uid, 'cluster', a.cluster, 'tenant', t.name,
+      'host', (SELECT name FROM host WHERE id = a.host_id), 'pool', (SELECT name FROM pool WHERE id = a.pool_id),
+      'device', (SELECT d.name FROM segment s JOIN device d ON d.number = s.device_no
+                 WHERE s.allocation_id = a.id ORDER BY s.id LIMIT 1))
+    FROM tenant t WHERE t.id = a.tenant_id
+  );
+END $$;
 
 CREATE FUNCTION public.allocation_document(a public.allocation) RETURNS jsonb
-    LANGUAGE sql STABLE
+    LANGUAGE plpgsql STABLE
     AS $$
-  SELECT jsonb_build_object(
-    'key', a.key, 'id', a.id, 'tenant', t.name, 'phase', a.phase, 'goal', a.goal, 'generation', a.generation,
-    'request', a.request, 'size_bytes', a.size_bytes, 'granted_bytes', a.granted_bytes,
-    'pool', (SELECT name FROM pool WHERE id = a.pool_id), 'host', (SELECT name FROM host WHERE id = a.host_id),
-    'qos_class', a.qos_class, 'isolation', a.isolation,
-    'consumer', CASE WHEN a.consumer_kind IS NOT NULL THEN jsonb_build_object(
-      'kind', a.consumer_kind, 'cluster', a.cluster, 'namespace', a.namespace, 'name', a.consumer_name,
-      'uid', a.claim_uid) END,
-    'labels', a.labels, 'conditions', a.conditions, 'failure', a.failure,
-    'segments', (SELECT coalesce(jsonb_agg(segment_document(s) ORDER BY s.id), '[]')
-                 FROM segment s WHERE s.allocation_id = a.id),
-    'operation', (SELECT jsonb_build_object('id', o.id, 'goal', o.goal) FROM operation o
-                  WHERE o.allocation_id = a.id AND o.state IN ('pending', 'running')),
-    'reservation_expires_at', a.reservation_expires_at, 'created_at', a.created_at, 'updated_at', a.updated_at)
-  FROM tenant t WHERE t.id = a.tenant_id
-$$;
+BEGIN
+  RETURN (
+    SELECT jsonb_build_object(
+      'key', a.key, 'id', a.id, 'tenant', t.name, 'phase', a.phase, 'goal', a.goal, 'generation', a.generation,
+      'request', a.request, 'size_bytes', a.size_bytes, 'granted_bytes', a.granted_bytes,
+      'pool', (SELECT name FROM pool WHERE id = a.pool_id), 'host', (SELECT name FROM host WHERE id = a.host_id),
+      'qos_class', a.qos_class, 'isolation', a.isolation,
+      'consumer', CASE WHEN a.consumer_kind IS NOT NULL THEN jsonb_build_object(
+        'kind', a.consumer_kind, 'cluster', a.cluster, 'namespace', a.namespace, 'name', a.consumer_name,
+        'uid', a.claim_uid) END,
+      'labels', a.labels, 'conditions', a.conditions, 'failure', a.failure,
+      'segments', (SELECT coalesce(jsonb_agg(segment_document(s) ORDER BY s.id), '[]')
+                   FROM segment s WHERE s.allocation_id = a.id),
+      'operation', (SELECT jsonb_build_object('id', o.id, 'goal', o.goal) FROM operation o
+                    WHERE o.allocation_id = a.id AND o.state IN ('pending', 'running')),
+      'reservation_expires_at', a.reservation_expires_at, 'created_at', a.created_at, 'updated_at', a.updated_at)
+    FROM tenant t WHERE t.id = a.tenant_id
+  );
+END $$;
 
 CREATE TABLE public.device (
     id uuid NOT NULL,
@@ -556,28 +567,49 @@ CREATE FUNCTION public.claim_funnel(arg jsonb) RETURNS jsonb
 $$;
 
 CREATE FUNCTION public.conditions_of(phase text, conditions jsonb) RETURNS jsonb
-    LANGUAGE sql
+    LANGUAGE plpgsql
     AS $$
-  SELECT set_condition(
-    set_condition(conditions, 'Bound', phase IN ('bound', 'online', 'release_blocked'),
-      CASE WHEN phase IN ('bound', 'online', 'release_blocked') THEN 'ReadBack'
-           ELSE replace(initcap(replace(phase, '_', ' ')), ' ', '') END,
-      CASE phase
-        WHEN 'reserved' THEN 'capacity is set aside; hardware is untouched'
-        WHEN 'binding' THEN 'the switch is being asked'
-        WHEN 'bound' THEN 'read back from the switch as wanted'
-        WHEN 'online' THEN 'read back from the switch as wanted'
-        WHEN 'release_blocked' THEN 'to be released; waits for the node to take the memory offline'
-        WHEN 'releasing' THEN 'being taken from the host'
-        WHEN 'sanitizing' THEN 'contents are being erased'
-        WHEN 'lost' THEN 'hardware no longer gives the memory to the host'
-        WHEN 'quarantined' THEN 'a fact could not be proven; an operator has to clear it'
-        ELSE 'holds no memory' END),
-    'Online', phase IN ('online', 'release_blocked'),
-    CASE WHEN phase IN ('online', 'release_blocked') THEN 'NodeReported' ELSE 'NotReported' END,
-    CASE WHEN phase IN ('online', 'release_blocked') THEN 'the node uses the memory'
-         ELSE 'the node has not said that it uses the memory' END)
-$$;
+BEGIN
+  RETURN (
+    SELECT set_condition(
+      set_condition(conditions, 'Bound', phase IN ('bound', 'online', 'release_blocked'),
+        CASE WHEN phase IN ('bound', 'online', 'release_blocked') THEN 'ReadBack'
+             ELSE replace(initcap(replace(phase, '_', ' ')), ' ', '') END,
+        CASE phase
+          WHEN 'reserved' THEN 'capacity is set aside; hardware is untouched'
+          WHEN 'binding' THEN 'the switch is being asked'
+          WHEN 'bound' THEN 'read back from the switch as wanted'
+          WHEN 'online' THEN 'read back from the switch as wanted'
+          WHEN 'release_blocked' THEN 'to be released; waits for the node to take the memory offline'
+          WHEN 'releasing' THEN 'being taken from the host'
+          WHEN 'sanitizing' THEN 'contents are being erased'
+          WHEN 'lost' THEN 'hardware no longer gives the memory to the host'
+          WHEN 'quarantined' THEN 'a fact could not be proven; an operator has to clear it'
+          ELSE 'holds no memory' END),
+      'Online', phase IN ('online', 'release_blocked'),
+      CASE WHEN phase IN ('online', 'release_blocked') THEN 'NodeReported' ELSE 'NotReported' END,
+      CASE WHEN phase IN ('online', 'release_blocked') THEN 'the node uses the memory'
+           ELSE 'the node has not said that it uses the memory' END)
+  );
+END $$;
+
+CREATE FUNCTION public.devices_absent(arg jsonb) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  d device;
+BEGIN
+  PERFORM guard_epoch((arg->>'fabric_id')::uuid, (arg->>'epoch')::bigint);
+  FOR d IN
+    UPDATE device SET health = 'unknown', generation = generation + 1, updated_at = now()
+    WHERE fabric_id = (arg->>'fabric_id')::uuid AND health <> 'unknown'
+      AND serial <> ALL (ARRAY(SELECT jsonb_array_elements_text(arg->'serials')))
+    RETURNING *
+  LOOP
+    PERFORM record_event('device.absent', 'device', d.id::text, arg->'ctx', NULL,
+      jsonb_build_object('serial', d.serial), jsonb_build_object('device', d.name));
+  END LOOP;
+END $$;
 
 CREATE FUNCTION public.discover_device(arg jsonb) RETURNS void
     LANGUAGE plpgsql
@@ -596,22 +628,41 @@ BEGIN
     VALUES ((arg->>'id')::uuid, facts->>'serial', (arg->>'fabric_id')::uuid, facts->>'serial', facts->>'kind')
     RETURNING * INTO before;
   END IF;
-  IF facts->>'kind' = 'mld' THEN
+  IF facts->>'kind' <> 'dcd' THEN
+    -- an SLD is one logical device
     INSERT INTO logical_device (device_no, ld_id, id, size_bytes, share_n, limit_n)
     SELECT before.number, (l->>'ld_id')::smallint, (arg#>>ARRAY['ids', (row_number() OVER () - 1)::text])::uuid,
            (l->>'size_bytes')::bigint, (l->>'share_n')::smallint, (l->>'limit_n')::smallint
-    FROM jsonb_array_elements(facts->'lds') l
+    FROM jsonb_array_elements(CASE WHEN facts->>'kind' = 'mld' THEN facts->'lds' ELSE jsonb_build_array(
+      jsonb_build_object('ld_id', 0, 'size_bytes', facts->'capacity_bytes', 'share_n', 0, 'limit_n', 0)) END) l
     ON CONFLICT (device_no, ld_id) DO UPDATE SET size_bytes = excluded.size_bytes, share_n = excluded.share_n,
       limit_n = excluded.limit_n
     WHERE (logical_device.size_bytes, logical_device.share_n, logical_device.limit_n)
       IS DISTINCT FROM (excluded.size_bytes, excluded.share_n, excluded.limit_n);
+    UPDATE logical_device SET size_bytes = 0
+    WHERE device_no = before.number AND facts->>'kind' = 'mld' AND size_bytes > 0
+      AND NOT EXISTS (SELECT FROM jsonb_array_elements(facts->'lds') l WHERE (l->>'ld_id')::smallint = ld_id);
   END IF;
   SELECT coalesce(bit_or(1 << ld_id), 0) INTO held_lds FROM segment
   WHERE device_no = before.number AND ld_id IS NOT NULL AND bucket(phase) <> 'free';
-  -- what can be handed out at all: an MLD's LDs, everything elsewhere
-  SELECT CASE WHEN facts->>'kind' = 'mld' THEN coalesce(sum(size_bytes), 0) ELSE (facts->>'capacity_bytes')::bigint END
+  -- what can be handed out at all: the LDs, or all of a DCD
+  SELECT CASE WHEN facts->>'kind' = 'dcd' THEN (facts->>'capacity_bytes')::bigint ELSE coalesce(sum(size_bytes), 0) END
   INTO carved FROM logical_device WHERE device_no = before.number;
+  IF carved < before.allocated_bytes + before.sanitizing_bytes + before.quarantined_bytes THEN
+    -- It has less than is in use: what is in use stays as it is, and nothing new is put there.
+    UPDATE device SET health = 'failed', generation = generation + 1, updated_at = now()
+    WHERE number = before.number AND health <> 'failed';
+    IF FOUND THEN
+      PERFORM record_event('device.shrunk', 'device', before.id::text, arg->'ctx',
+        jsonb_build_object('capacity_bytes', before.capacity_bytes),
+        jsonb_build_object('capacity_bytes', facts->'capacity_bytes', 'can_hand_out_bytes', carved),
+        jsonb_build_object('device', before.name));
+    END IF;
+    RETURN;
+  END IF;
   UPDATE device SET
+    -- declared for another kind of device: it is taken out of that pool
+    kind = facts->>'kind', pool_id = CASE WHEN kind = facts->>'kind' THEN pool_id END,
     switch_id = (SELECT id FROM switch WHERE name = facts->>'switch'), port_number = (facts->>'port')::smallint,
     capacity_bytes = (facts->>'capacity_bytes')::bigint,
     free_bytes = carved - allocated_bytes - sanitizing_bytes - quarantined_bytes,
@@ -619,7 +670,7 @@ BEGIN
     granule_bytes = (facts->>'granule_bytes')::bigint,
     allocation_step_bytes = coalesce((facts#>>'{dc_regions,0,block_bytes}')::bigint, (facts->>'granule_bytes')::bigint),
     lds_max = (facts->>'lds_max')::smallint,
-    free_lds = CASE WHEN facts->>'kind' = 'mld' THEN (
+    free_lds = CASE WHEN facts->>'kind' <> 'dcd' THEN (
       SELECT coalesce(bit_or(1 << ld_id), 0) FROM logical_device
       WHERE device_no = before.number AND size_bytes > 0 AND NOT dirty) & ~held_lds ELSE 0 END,
     dc_regions = facts->'dc_regions',
@@ -773,24 +824,28 @@ BEGIN
 END $$;
 
 CREATE FUNCTION public.finish_operation(wanted uuid, ends text, why text) RETURNS void
-    LANGUAGE sql
+    LANGUAGE plpgsql
     AS $$
+BEGIN
   UPDATE operation SET state = ends, reason = why, finished_at = now(), percent = NULL, eta_ms = NULL,
                        generation = generation + 1
-  WHERE allocation_id = wanted AND state IN ('pending', 'running')
-$$;
+  WHERE allocation_id = wanted AND state IN ('pending', 'running');
+END $$;
 
 CREATE FUNCTION public.grant_of(d public.device, size bigint) RETURNS bigint
-    LANGUAGE sql STABLE
+    LANGUAGE plpgsql STABLE
     AS $$
-  SELECT CASE WHEN d.kind = 'mld' THEN (
-    SELECT min(l.size_bytes) FROM logical_device l
-    WHERE l.device_no = d.number AND d.free_lds & (1 << l.ld_id) <> 0 AND l.size_bytes >= size
-  ) ELSE (
-    SELECT g FROM (SELECT (size + d.allocation_step_bytes - 1) / d.allocation_step_bytes * d.allocation_step_bytes g) r
-    WHERE g <= d.free_bytes
-  ) END
-$$;
+BEGIN
+  RETURN (
+    SELECT CASE WHEN d.kind = 'mld' THEN (
+      SELECT min(l.size_bytes) FROM logical_device l
+      WHERE l.device_no = d.number AND d.free_lds & (1 << l.ld_id) <> 0 AND l.size_bytes >= size
+    ) ELSE (
+      SELECT g FROM (SELECT (size + d.allocation_step_bytes - 1) / d.allocation_step_bytes * d.allocation_step_bytes g) r
+      WHERE g <= d.free_bytes
+    ) END
+  );
+END $$;
 
 CREATE FUNCTION public.guard_epoch(fabric_wanted uuid, mine bigint) RETURNS void
     LANGUAGE plpgsql
@@ -811,22 +866,28 @@ BEGIN
 END $$;
 
 CREATE FUNCTION public.host_can_attach(host_id uuid, d public.device) RETURNS boolean
-    LANGUAGE sql STABLE
+    LANGUAGE plpgsql STABLE
     AS $$
-  SELECT EXISTS (
-    SELECT FROM attachment t
-    WHERE d.kind = 'dcd' AND t.live AND t.host_id = host_can_attach.host_id AND t.device_no = d.number
-  ) OR NOT choose_vppb((SELECT h FROM host h WHERE h.id = host_can_attach.host_id), d) ? 'refusal'
-$$;
+BEGIN
+  RETURN (
+    SELECT EXISTS (
+      SELECT FROM attachment t
+      WHERE d.kind = 'dcd' AND t.live AND t.host_id = host_can_attach.host_id AND t.device_no = d.number
+    ) OR NOT choose_vppb((SELECT h FROM host h WHERE h.id = host_can_attach.host_id), d) ? 'refusal'
+  );
+END $$;
 
 CREATE FUNCTION public.host_reaches(host_id uuid, d public.device) RETURNS boolean
-    LANGUAGE sql STABLE
+    LANGUAGE plpgsql STABLE
     AS $$
-  SELECT EXISTS (
-    SELECT FROM host_port hp JOIN switch w ON w.name = hp.switch_name
-    JOIN vcs v ON v.switch_id = w.id AND v.upstream_port = hp.port_number
-    WHERE hp.host_id = host_reaches.host_id AND w.id = d.switch_id)
-$$;
+BEGIN
+  RETURN (
+    SELECT EXISTS (
+      SELECT FROM host_port hp JOIN switch w ON w.name = hp.switch_name
+      JOIN vcs v ON v.switch_id = w.id AND v.upstream_port = hp.port_number
+      WHERE hp.host_id = host_reaches.host_id AND w.id = d.switch_id)
+  );
+END $$;
 
 CREATE FUNCTION public.kinds_for(attachment text) RETURNS text[]
     LANGUAGE sql IMMUTABLE
@@ -843,18 +904,21 @@ CREATE FUNCTION public.known_fabrics(arg jsonb) RETURNS jsonb
 $$;
 
 CREATE FUNCTION public.largest_grant(d public.device, soon boolean) RETURNS bigint
-    LANGUAGE sql STABLE
+    LANGUAGE plpgsql STABLE
     AS $$
-  SELECT coalesce(CASE WHEN d.kind = 'mld' THEN (
-    SELECT max(l.size_bytes) FROM logical_device l
-    WHERE l.device_no = d.number AND (d.free_lds & (1 << l.ld_id) <> 0 OR soon AND EXISTS (
-      SELECT FROM segment s WHERE s.device_no = l.device_no AND s.ld_id = l.ld_id
-        AND s.phase IN ('releasing', 'sanitizing') AND s.goal IN ('release', 'undo')))
-  ) ELSE d.free_bytes + CASE WHEN soon THEN coalesce((
-    SELECT sum(s.size_bytes) FROM segment s WHERE s.device_no = d.number
-      AND s.phase IN ('releasing', 'sanitizing') AND s.goal IN ('release', 'undo')), 0) ELSE 0 END
-  END, 0)
-$$;
+BEGIN
+  RETURN (
+    SELECT coalesce(CASE WHEN d.kind = 'mld' THEN (
+      SELECT max(l.size_bytes) FROM logical_device l
+      WHERE l.device_no = d.number AND (d.free_lds & (1 << l.ld_id) <> 0 OR soon AND EXISTS (
+        SELECT FROM segment s WHERE s.device_no = l.device_no AND s.ld_id = l.ld_id
+          AND s.phase IN ('releasing', 'sanitizing') AND s.goal IN ('release', 'undo')))
+    ) ELSE d.free_bytes + CASE WHEN soon THEN coalesce((
+      SELECT sum(s.size_bytes) FROM segment s WHERE s.device_no = d.number
+        AND s.phase IN ('releasing', 'sanitizing') AND s.goal IN ('release', 'undo')), 0) ELSE 0 END
+    END, 0)
+  );
+END $$;
 
 CREATE FUNCTION public.leave(a public.allocation, new_goal text, arg jsonb) RETURNS public.allocation
     LANGUAGE plpgsql
@@ -873,6 +937,9 @@ BEGIN
       node_state = CASE WHEN phase = 'lost' AND occurs = 'release-wanted' THEN 'offline' ELSE node_state END,
       goal = new_goal, updated_at = now()
     WHERE id = s.id;
+    IF occurs = 'release-wanted-present' THEN
+      UPDATE attachment SET state = 'bound', updated_at = now() WHERE id = s.attachment_id;
+    END IF;
   END LOOP;
   UPDATE allocation SET goal = new_goal, reservation_expires_at = NULL, deadline_at = NULL WHERE id = a.id;
   SELECT * INTO a FROM refresh_allocation(a.id, arg->'ctx');
@@ -886,13 +953,16 @@ BEGIN
 END $$;
 
 CREATE FUNCTION public.leaving_event(s public.segment, a public.allocation, new_goal text) RETURNS text
-    LANGUAGE sql STABLE
+    LANGUAGE plpgsql STABLE
     AS $$
-  SELECT CASE
-    WHEN s.phase = 'lost' AND new_goal = 'release' AND coalesce(s.node_state, 'offline') <> 'offline'
-         AND a.conditions @> '[{"type": "Reappeared", "status": "True"}]' THEN 'release-wanted-present'
-    WHEN s.phase IN ('reserved', 'binding', 'bound', 'online', 'lost', 'failed') THEN new_goal || '-wanted' END
-$$;
+BEGIN
+  RETURN (
+    SELECT CASE
+      WHEN s.phase = 'lost' AND new_goal = 'release' AND coalesce(s.node_state, 'offline') <> 'offline'
+           AND a.conditions @> '[{"type": "Reappeared", "status": "True"}]' THEN 'release-wanted-present'
+      WHEN s.phase IN ('reserved', 'binding', 'bound', 'online', 'lost', 'failed') THEN new_goal || '-wanted' END
+  );
+END $$;
 
 CREATE FUNCTION public.mark_reappeared(arg jsonb) RETURNS void
     LANGUAGE plpgsql
@@ -976,14 +1046,17 @@ CREATE TABLE public.operation (
 );
 
 CREATE FUNCTION public.operation_work(o public.operation) RETURNS jsonb
-    LANGUAGE sql STABLE
+    LANGUAGE plpgsql STABLE
     AS $$
-  SELECT jsonb_build_object(
-    'id', o.id, 'goal', o.goal, 'attempts', o.attempts, 'allocation_id', o.allocation_id, 'request_id', o.request_id,
-    'actor', o.actor, 'late', coalesce(o.deadline_at <= now(), false),
-    'segments', (SELECT coalesce(jsonb_agg(segment_work(s) ORDER BY s.id), '[]') FROM segment s
-                 WHERE s.allocation_id = o.allocation_id))
-$$;
+BEGIN
+  RETURN (
+    SELECT jsonb_build_object(
+      'id', o.id, 'goal', o.goal, 'attempts', o.attempts, 'allocation_id', o.allocation_id, 'request_id', o.request_id,
+      'actor', o.actor, 'late', coalesce(o.deadline_at <= now(), false),
+      'segments', (SELECT coalesce(jsonb_agg(segment_work(s) ORDER BY s.id), '[]') FROM segment s
+                   WHERE s.allocation_id = o.allocation_id))
+  );
+END $$;
 
 CREATE FUNCTION public.place_segment(s public.segment, h public.host, new_attachment uuid) RETURNS jsonb
     LANGUAGE plpgsql
@@ -1046,6 +1119,15 @@ DECLARE
   d device;
 BEGIN
   SELECT * INTO p FROM pool WHERE name = wish->>'pool';
+  IF NOT FOUND THEN
+    RETURN jsonb_build_object('refused', format('device %s: there is no pool %s', wish->>'name', wish->>'pool'));
+  ELSIF NOT EXISTS (SELECT FROM fabric WHERE name = wish->>'fabric') THEN
+    RETURN jsonb_build_object('refused', format('device %s: there is no fabric %s', wish->>'name', wish->>'fabric'));
+  ELSIF EXISTS (SELECT FROM device x WHERE x.name = wish->>'name' AND x.serial <> wish->>'serial') THEN
+    RETURN jsonb_build_object('refused', format('device %s: another serial has that name', wish->>'name'));
+  ELSIF EXISTS (SELECT FROM device x WHERE x.serial = wish->>'serial' AND x.kind <> p.kind) THEN
+    RETURN jsonb_build_object('refused', format('device %s: it is not of kind %s as pool %s is', wish->>'name', p.kind, p.name));
+  END IF;
   INSERT INTO device (id, name, serial, fabric_id, kind, pool_id, tier, media, failure_domain, labels,
                       bandwidth_bytes_per_s, latency_ns)
   VALUES ((arg->>'id')::uuid, wish->>'name', wish->>'serial', (SELECT id FROM fabric WHERE name = wish->>'fabric'),
@@ -1094,7 +1176,15 @@ DECLARE
   wish jsonb := arg->'host';
   h host;
   changed boolean;
+  clash text;
 BEGIN
+  SELECT format('host %s: port %s of %s belongs to %s', wish->>'name', o.port_number, o.switch_name, x.name) INTO clash
+  FROM host_port o JOIN host x ON x.id = o.host_id
+  JOIN jsonb_array_elements(wish->'ports') p ON p->>'switch' = o.switch_name AND (p->>'port')::smallint = o.port_number
+  WHERE x.name <> wish->>'name' LIMIT 1;
+  IF clash IS NOT NULL THEN
+    RETURN jsonb_build_object('refused', clash);
+  END IF;
   INSERT INTO host (id, name, cluster, node, node_uid, vppbs_max, decoders_max, labels)
   VALUES ((arg->>'id')::uuid, wish->>'name', wish#>>'{kubernetes,cluster}', wish#>>'{kubernetes,node}',
           wish#>>'{kubernetes,node_uid}', (wish#>>'{limits,vppbs}')::smallint, (wish#>>'{limits,decoders}')::smallint,
@@ -1146,14 +1236,15 @@ BEGIN
 END $$;
 
 CREATE FUNCTION public.record_event(type text, object_kind text, object_id text, ctx jsonb, before jsonb DEFAULT NULL::jsonb, after jsonb DEFAULT NULL::jsonb, dims jsonb DEFAULT '{}'::jsonb) RETURNS void
-    LANGUAGE sql
+    LANGUAGE plpgsql
     AS $$
+BEGIN
   INSERT INTO event_outbox (at, type, object_kind, object_id, key, claim_uid, cluster, tenant, host, device, pool,
                             before, after, actor, request_id, cause)
   VALUES (clock_timestamp(), type, object_kind, object_id, dims->>'key', dims->>'claim_uid', dims->>'cluster',
           dims->>'tenant', dims->>'host', dims->>'device', dims->>'pool',
-          before, after, ctx->>'actor', ctx->>'request_id', ctx->>'cause')
-$$;
+          before, after, ctx->>'actor', ctx->>'request_id', ctx->>'cause');
+END $$;
 
 CREATE FUNCTION public.record_refusal(arg jsonb) RETURNS void
     LANGUAGE plpgsql
@@ -1297,7 +1388,8 @@ BEGIN
     RETURN jsonb_build_object('outcome', 'released');
   END IF;
   IF a.phase = 'reserved' AND a.reservation_ttl_s IS NOT NULL THEN
-    UPDATE allocation SET reservation_expires_at = now() + make_interval(secs => reservation_ttl_s)
+    UPDATE allocation SET generation = generation + 1,
+      reservation_expires_at = now() + make_interval(secs => reservation_ttl_s)
     WHERE id = a.id RETURNING * INTO a;
   END IF;
   RETURN jsonb_build_object('outcome', 'replayed', 'allocation', allocation_document(a));
@@ -1394,21 +1486,24 @@ CREATE FUNCTION public.scan_work(arg jsonb) RETURNS jsonb
 $$;
 
 CREATE FUNCTION public.segment_document(s public.segment) RETURNS jsonb
-    LANGUAGE sql STABLE
+    LANGUAGE plpgsql STABLE
     AS $$
-  SELECT jsonb_build_object(
-    'id', s.id, 'device', d.name, 'logical_device', s.ld_id, 'size_bytes', s.size_bytes,
-    'min_bandwidth', s.min_bandwidth, 'phase', s.phase, 'goal', s.goal, 'node_state', s.node_state,
-    'numa_node', s.numa_node, 'dax_device', s.dax_device,
-    'extents', CASE WHEN s.ld_id IS NULL THEN (
-      SELECT coalesce(jsonb_agg(jsonb_build_object(
-        'start_bytes', lower(e.span), 'size_bytes', upper(e.span) - lower(e.span)) ORDER BY e.number), '[]')
-      FROM extent e WHERE e.segment_id = s.id) END,
-    'binding', (
-      SELECT jsonb_build_object('switch', w.name, 'vcs', t.vcs_number, 'vppb', t.vppb_number, 'phase', s.phase)
-      FROM attachment t JOIN switch w ON w.id = t.switch_id WHERE t.id = s.attachment_id AND t.live))
-  FROM device d WHERE d.number = s.device_no
-$$;
+BEGIN
+  RETURN (
+    SELECT jsonb_build_object(
+      'id', s.id, 'device', d.name, 'logical_device', s.ld_id, 'size_bytes', s.size_bytes,
+      'min_bandwidth', s.min_bandwidth, 'phase', s.phase, 'goal', s.goal, 'node_state', s.node_state,
+      'numa_node', s.numa_node, 'dax_device', s.dax_device,
+      'extents', CASE WHEN s.ld_id IS NULL THEN (
+        SELECT coalesce(jsonb_agg(jsonb_build_object(
+          'start_bytes', lower(e.span), 'size_bytes', upper(e.span) - lower(e.span)) ORDER BY e.number), '[]')
+        FROM extent e WHERE e.segment_id = s.id) END,
+      'binding', (
+        SELECT jsonb_build_object('switch', w.name, 'vcs', t.vcs_number, 'vppb', t.vppb_number, 'phase', s.phase)
+        FROM attachment t JOIN switch w ON w.id = t.switch_id WHERE t.id = s.attachment_id AND t.live))
+    FROM device d WHERE d.number = s.device_no
+  );
+END $$;
 
 CREATE FUNCTION public.segment_follows_lifecycle() RETURNS trigger
     LANGUAGE plpgsql
@@ -1454,32 +1549,41 @@ BEGIN
 END $$;
 
 CREATE FUNCTION public.segment_work(s public.segment) RETURNS jsonb
-    LANGUAGE sql STABLE
+    LANGUAGE plpgsql STABLE
     AS $$
-  SELECT jsonb_build_object(
-    'id', s.id, 'phase', s.phase, 'goal', s.goal, 'node_state', s.node_state, 'size_bytes', s.size_bytes,
-    'ld_id', s.ld_id, 'serial', d.serial, 'kind', d.kind, 'device_switch', (SELECT name FROM switch WHERE id = d.switch_id),
-    'sanitize_on_release', coalesce((d.dc_regions#>>'{0,sanitize_on_release}')::boolean, false),
-    'region', coalesce((d.dc_regions#>>'{0,number}')::integer, 0),
-    'sanitized', EXISTS (SELECT FROM evidence e WHERE e.segment_id = s.id AND e.ended_at >= s.unbound_at),
-    'spans', (SELECT coalesce(jsonb_agg(jsonb_build_array(lower(e.span), upper(e.span) - lower(e.span)) ORDER BY e.number), '[]')
-              FROM extent e WHERE e.segment_id = s.id),
-    'place', (SELECT jsonb_build_object('switch', w.name, 'vcs', t.vcs_number, 'vppb', t.vppb_number,
-                                        'port', t.port_number, 'ld_id', t.ld_id)
-              FROM attachment t JOIN switch w ON w.id = t.switch_id WHERE t.id = s.attachment_id),
-    -- counted since the binding was last asked for: an earlier life of the segment says nothing
-    'offers', (SELECT count(*) FROM operation_step p JOIN operation o ON o.id = p.operation_id
-               WHERE p.segment_id = s.id AND p.step = 'offer' AND p.outcome = 'done'
-                 AND o.state IN ('pending', 'running')),
-    'refusals', (SELECT count(*) FROM operation_step p JOIN operation o ON o.id = p.operation_id
-                 WHERE p.segment_id = s.id AND p.step IN ('bind', 'offer') AND p.outcome = 'refused'
+BEGIN
+  RETURN (
+    SELECT jsonb_build_object(
+      'id', s.id, 'phase', s.phase, 'goal', s.goal, 'node_state', s.node_state, 'size_bytes', s.size_bytes,
+      'ld_id', s.ld_id, 'serial', d.serial, 'kind', d.kind, 'device_switch', (SELECT name FROM switch WHERE id = d.switch_id),
+      'sanitize_on_release', coalesce((d.dc_regions#>>'{0,sanitize_on_release}')::boolean, false),
+      'region', coalesce((d.dc_regions#>>'{0,number}')::integer, 0),
+      'sanitized', EXISTS (SELECT FROM evidence e WHERE e.segment_id = s.id AND e.ended_at >= s.unbound_at),
+      'spans', (SELECT coalesce(jsonb_agg(jsonb_build_array(lower(e.span), upper(e.span) - lower(e.span)) ORDER BY e.number), '[]')
+                FROM extent e WHERE e.segment_id = s.id),
+      'place', (SELECT jsonb_build_object('switch', w.name, 'vcs', t.vcs_number, 'vppb', t.vppb_number,
+                                          'port', t.port_number, 'ld_id', t.ld_id)
+                FROM attachment t JOIN switch w ON w.id = t.switch_id WHERE t.id = s.attachment_id),
+      -- counted since the binding was last asked for: an earlier life of the segment says nothing
+      'offers', (SELECT count(*) FROM operation_step p JOIN operation o ON o.id = p.operation_id
+                 WHERE p.segment_id = s.id AND p.step = 'offer' AND p.outcome = 'done'
                    AND o.state IN ('pending', 'running')),
-    'releases', (SELECT coalesce(jsonb_agg(jsonb_build_object(
-                   'boot_count', p.intent->'boot_count', 'outcome', p.outcome)), '[]')
-                 FROM operation_step p JOIN operation o ON o.id = p.operation_id
-                 WHERE p.segment_id = s.id AND p.step = 'release' AND o.state IN ('pending', 'running')))
-  FROM device d WHERE d.number = s.device_no
-$$;
+      'refusals', (SELECT count(*) FROM operation_step p JOIN operation o ON o.id = p.operation_id
+                   WHERE p.segment_id = s.id AND p.step IN ('bind', 'offer') AND p.outcome = 'refused'
+                     AND o.state IN ('pending', 'running')),
+      -- these outlive the operation they were sent for: a release that overtakes an unbind finds its steps
+      'exposed', s.verified_at IS NOT NULL OR EXISTS (
+        SELECT FROM steps_since_clean(s) p
+        WHERE p.step = CASE d.kind WHEN 'dcd' THEN 'offer' ELSE 'bind' END
+          AND coalesce(p.outcome, 'unknown') IN ('done', 'unknown')),
+      'offered_in', (SELECT coalesce(jsonb_agg(DISTINCT p.intent->'boot_count'), '[]') FROM steps_since_clean(s) p
+                     WHERE p.step = 'offer' AND coalesce(p.outcome, 'unknown') IN ('done', 'unknown')),
+      'releases', (SELECT coalesce(jsonb_agg(jsonb_build_object(
+                     'boot_count', p.intent->'boot_count', 'outcome', p.outcome)), '[]')
+                   FROM steps_since_clean(s) p WHERE p.step IN ('release', 'withdraw', 'watch')))
+    FROM device d WHERE d.number = s.device_no
+  );
+END $$;
 
 CREATE FUNCTION public.sequence_events(arg jsonb) RETURNS bigint
     LANGUAGE plpgsql
@@ -1519,16 +1623,19 @@ BEGIN
 END $$;
 
 CREATE FUNCTION public.set_condition(conditions jsonb, type text, status boolean, reason text, message text) RETURNS jsonb
-    LANGUAGE sql
+    LANGUAGE plpgsql
     AS $$
-  SELECT coalesce((SELECT jsonb_agg(c) FROM jsonb_array_elements(conditions) c WHERE c->>'type' <> type), '[]')
-    || jsonb_build_array(jsonb_build_object(
-      'type', type, 'status', CASE WHEN status THEN 'True' ELSE 'False' END, 'reason', reason, 'message', message,
-      'last_transition_at', coalesce(
-        (SELECT c->'last_transition_at' FROM jsonb_array_elements(conditions) c
-         WHERE c->>'type' = type AND (c->>'status' = 'True') = status),
-        to_jsonb(clock_timestamp()))))
-$$;
+BEGIN
+  RETURN (
+    SELECT coalesce((SELECT jsonb_agg(c) FROM jsonb_array_elements(conditions) c WHERE c->>'type' <> type), '[]')
+      || jsonb_build_array(jsonb_build_object(
+        'type', type, 'status', CASE WHEN status THEN 'True' ELSE 'False' END, 'reason', reason, 'message', message,
+        'last_transition_at', coalesce(
+          (SELECT c->'last_transition_at' FROM jsonb_array_elements(conditions) c
+           WHERE c->>'type' = type AND (c->>'status' = 'True') = status),
+          to_jsonb(clock_timestamp()))))
+  );
+END $$;
 
 CREATE FUNCTION public.set_fabric_state(arg jsonb) RETURNS void
     LANGUAGE plpgsql
@@ -1605,6 +1712,30 @@ BEGIN
   END IF;
   RETURN jsonb_build_object('outcome', 'settled', 'phase', a.phase);
 END $$;
+
+CREATE TABLE public.operation_step (
+    operation_id uuid NOT NULL,
+    number integer NOT NULL,
+    segment_id uuid,
+    step text NOT NULL,
+    component text NOT NULL,
+    intent jsonb NOT NULL,
+    epoch bigint NOT NULL,
+    intended_at timestamp with time zone NOT NULL,
+    outcome text,
+    observed jsonb,
+    finished_at timestamp with time zone,
+    CONSTRAINT operation_step_outcome_known CHECK ((outcome = ANY (ARRAY['done'::text, 'refused'::text, 'busy'::text, 'unknown'::text])))
+);
+
+COMMENT ON COLUMN public.operation_step.outcome IS 'NULL: the process that intended it never said';
+
+CREATE FUNCTION public.steps_since_clean(s public.segment) RETURNS SETOF public.operation_step
+    LANGUAGE sql STABLE
+    AS $$
+  SELECT p.* FROM operation_step p WHERE p.segment_id = s.id AND p.intended_at > coalesce(
+    (SELECT max(e.ended_at) FROM evidence e WHERE e.segment_id = s.id), '-infinity')
+$$;
 
 CREATE FUNCTION public.tombstone_hours() RETURNS interval
     LANGUAGE sql IMMUTABLE
@@ -1978,23 +2109,6 @@ CREATE TABLE public.logical_device (
     CONSTRAINT logical_device_ld_id_bounded CHECK (((ld_id >= 0) AND (ld_id <= 15))),
     CONSTRAINT logical_device_size_not_negative CHECK ((size_bytes >= 0))
 );
-
-CREATE TABLE public.operation_step (
-    operation_id uuid NOT NULL,
-    number integer NOT NULL,
-    segment_id uuid,
-    step text NOT NULL,
-    component text NOT NULL,
-    intent jsonb NOT NULL,
-    epoch bigint NOT NULL,
-    intended_at timestamp with time zone NOT NULL,
-    outcome text,
-    observed jsonb,
-    finished_at timestamp with time zone,
-    CONSTRAINT operation_step_outcome_known CHECK ((outcome = ANY (ARRAY['done'::text, 'refused'::text, 'busy'::text, 'unknown'::text])))
-);
-
-COMMENT ON COLUMN public.operation_step.outcome IS 'NULL: the process that intended it never said';
 
 CREATE TABLE public.pool (
     id uuid NOT NULL,

@@ -8,9 +8,10 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory
 from urllib.parse import quote
 
 import asyncpg
@@ -66,6 +67,7 @@ class ExternalPostgres:
     async def start(self) -> None:
         """Return once it takes connections."""
         if self._quarters is None:
+            self._directory.mkdir(mode=0o700, exist_ok=True)
             self._quarters = await find_quarters(
                 self._directory,
                 binaries=self.binaries,
@@ -134,13 +136,19 @@ class ExternalPostgres:
 @pytest.fixture
 async def external_postgres(tmp_path: Path) -> AsyncIterator[ExternalPostgres]:
     """A running one. For other folders: import it in their conftest."""
-    nobody_root = Path(mkdtemp(prefix="fm-external-"))  # pytest's directories are closed to `nobody`
-    nobody_root.chmod(0o755)
-    directory = tmp_path / "external"
-    directory.mkdir()
-    server = ExternalPostgres(directory=directory, nobody_root=nobody_root, binaries=other_binaries())
-    try:
-        await server.start()
-        yield server
-    finally:
-        await server.stop()
+    with open_directory() as nobody_root:
+        server = ExternalPostgres(directory=tmp_path / "external", nobody_root=nobody_root, binaries=other_binaries())
+        try:
+            await server.start()
+            yield server
+        finally:
+            await server.stop()
+
+
+@contextmanager
+def open_directory() -> Iterator[Path]:
+    """Below /tmp itself: pytest's own directories are closed to `nobody`."""
+    with TemporaryDirectory(prefix="fm-external-") as name:
+        directory = Path(name)
+        directory.chmod(0o755)
+        yield directory

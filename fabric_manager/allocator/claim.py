@@ -39,8 +39,6 @@ async def claim(
     refusal: Mapping[str, Any] | None = None
     for _ in range(WINDOWS_MAX):
         tenant_id, candidates = await verbs.candidates(db, order, tried=tried, window_max=WINDOW_MAX)
-        if tenant_id is None:
-            tenant_id = await new_tenant(db, order.tenant, actor, identities, tenants_auto_create)
         numbers = [candidate.number for candidate in rank(candidates)][:WINDOW_MAX]
         answer = await verbs.claim(
             db, order, tenant_id=tenant_id, devices=numbers, ids=new_identities(identities), actor=actor
@@ -56,6 +54,9 @@ async def claim(
                 )
             case "released":
                 raise released(order.key)
+            case "no_tenant":  # known only after the key was looked at, so that a replay makes no tenant
+                await new_tenant(db, order.tenant, actor, identities, tenants_auto_create)
+                continue
         refusal = answer.get("refusal") or refusal
         tried += numbers
         if not numbers or (refusal and refusal["code"] == Code.QUOTA_EXCEEDED):
@@ -67,10 +68,10 @@ def new_identities(identities: Identities) -> dict[str, UUID]:
     return {name: identities() for name in ("allocation_id", "segment_id", "attachment_id", "operation_id")}
 
 
-async def new_tenant(db: Database, name: str, actor: Actor, identities: Identities, tenants_auto_create: bool) -> UUID:
+async def new_tenant(db: Database, name: str, actor: Actor, identities: Identities, tenants_auto_create: bool) -> None:
     if not tenants_auto_create:
         raise FabricError(Code.POLICY_DENIED, f"there is no tenant {name!r}, and tenants are not created by use")
-    return await verbs.ensure_tenant(db, name, new_id=identities(), actor=actor)
+    await verbs.ensure_tenant(db, name, new_id=identities(), actor=actor)
 
 
 async def kept_refusal(db: Database, order: Order, refusal: Mapping[str, Any] | None, actor: Actor) -> FabricError:

@@ -87,4 +87,6 @@ def tombstone_scope(principal: Principal) -> str:
         return f"tenant:{principal.tenant}"
     if principal.cluster is not None:
         return f"cluster:{principal.cluster}"
+    if principal.host is not None:
+        return f"host:{principal.host}"
     return "any"

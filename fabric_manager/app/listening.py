@@ -9,6 +9,8 @@ from contextlib import asynccontextmanager
 import uvicorn
 from fastapi import FastAPI
 
+from fabric_manager.api.application import stop_waiting
+
 DRAIN_S = 5
 
 
@@ -24,6 +26,7 @@ async def listening(app: FastAPI, *, host: str, port: int) -> AsyncIterator[str]
     try:
         yield url_of(listener)
     finally:
+        stop_waiting(app)
         server.should_exit = True
         await asyncio.wait([serving], timeout=DRAIN_S + 2)
         listener.close()
@@ -39,7 +42,7 @@ class QuietServer(uvicorn.Server):
 
 def bound_socket(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family)
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # asyncio sets TCP_NODELAY only then
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))

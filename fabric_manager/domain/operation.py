@@ -63,7 +63,7 @@ class FabricEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimelineEntry:
-    """One line of an allocation's story. `kind` is event, step or frame; `facts` are what that kind shows."""
+    """One line of an allocation's story. `kind` is event, step, frame or evidence; `facts` are what that kind shows."""
 
     at: datetime
     kind: str

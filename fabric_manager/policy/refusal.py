@@ -14,6 +14,7 @@ CODES: Mapping[str, Code] = {
     "reachable": Code.NOT_REACHABLE_FROM_HOST,
     "attachable": Code.HOST_LIMIT_REACHED,
     "pool": Code.NO_MATCHING_DEVICE,
+    "capable": Code.ISOLATION_UNSATISFIABLE,
     "space": Code.INSUFFICIENT_CAPACITY,
 }
 
@@ -23,6 +24,7 @@ SENTENCES: Mapping[str, str] = {
     "enabled": "no healthy device is enabled for new allocations",
     "reachable": "no enabled device is on a switch that the host has a port on",
     "attachable": "the host has no free vPPB left towards any device it can reach",
+    "capable": "no device left can erase memory before it is handed on",
     "pool": "no reachable device is in the pool, or is the device or attachment kind, that was asked for",
 }
 

@@ -24,7 +24,7 @@ POLL_S_MAX = 0.5
 SWITCH_OPERATION_S_MAX = 10.0  # binds take milliseconds; one that takes longer is read again later
 OPCODE_SANITIZE = 0x4400
 
-Progress = Callable[[int], Awaitable[None]]
+Progress = Callable[[int], Awaitable[None]]  # told percent; raises EpochLostError when the fabric is no longer ours
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +76,7 @@ async def offer(step: Do, wanted: Wanted, driver: FabricDriver, _progress: Progr
     return Outcome(word="done")
 
 
-async def withdraw(step: Do, wanted: Wanted, driver: FabricDriver, _progress: Progress) -> Outcome:
+async def withdraw(step: Do, wanted: Wanted, driver: FabricDriver, progress: Progress) -> Outcome:
     """Forced, which is safe for what the host does not have. That it has not is read once more right before."""
     host_ld = step.intent["host_ld"]
     vppb = await read_vppb(driver, need_place(wanted))
@@ -84,6 +84,7 @@ async def withdraw(step: Do, wanted: Wanted, driver: FabricDriver, _progress: Pr
     held = any(extent.tag == wanted.segment_id and extent.state in HELD for extent in extents)
     if held and (vppb is None or vppb.state is not VppbState.FREE):
         return Outcome(word="busy", observed={"detail": "the host answered the offer meanwhile"})
+    await progress(0)  # the read took time: is the fabric still ours?
     await driver.release_extents(wanted.serial, host_ld=host_ld, tag=wanted.segment_id, sanitize=True, forced=True)
     return Outcome(word="done")
 
@@ -106,6 +107,7 @@ async def sanitize(_step: Do, wanted: Wanted, driver: FabricDriver, progress: Pr
     before = await driver.device_background(wanted.serial)
     if before.in_progress:
         raise BusyError(f"the device is at {before.percent} % of operation {before.opcode:#06x}")
+    await progress(0)  # the read took time: is the fabric still ours?
     await driver.sanitize_ld(wanted.serial, ld_id=wanted.ld_id)
     after = await finished(lambda: driver.device_background(wanted.serial), progress)
     seen = {"opcode": after.opcode, "return_code": after.return_code, "ld_id": after.ld_id}

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from uuid import UUID
 
@@ -63,16 +64,17 @@ class Reconciler:
             await asyncio.gather(*self._workers.values(), return_exceptions=True)
 
     async def _drive(self, fabric: KnownFabric) -> None:
+        asked_at = time.monotonic()
         owned = await survive("fabric not acquired", lambda: self._acquire(fabric))
         if owned is not None:
-            await survive("fabric worker ended", lambda: self._own(fabric, owned))
+            lease = Lease(self._db, owned, self._pace, asked_at=asked_at)
+            await survive("fabric worker ended", lambda: self._own(fabric, lease))
 
     async def _acquire(self, fabric: KnownFabric) -> Owned | None:
         pace = self._pace
         return await work.acquire(self._db, fabric.id, owner=self._owner, ttl_s=pace.ttl_s, command_s=pace.command_s)
 
-    async def _own(self, fabric: KnownFabric, owned: Owned) -> None:
-        lease = Lease(self._db, owned, self._pace)
+    async def _own(self, fabric: KnownFabric, lease: Lease) -> None:
         driver = await self._open_driver(fabric, trace.collect)
         bench = Bench(db=self._db, lease=lease, driver=driver, pace=self._pace, identities=self._identities)
         worker = FabricWorker(fabric, bench, self._wake, self.scanned)
@@ -85,7 +87,7 @@ class Reconciler:
             keeping.cancel()
             await asyncio.gather(keeping, return_exceptions=True)
             await driver.close()
-            await survive("ownership not given up", lambda: work.give_up(self._db, owned))
+            await survive("ownership not given up", lambda: work.give_up(self._db, lease.owned))
 
 
 class FabricWorker:
@@ -137,6 +139,11 @@ class FabricWorker:
             except FabricError as error:
                 pause_s = 1.0
                 log.warning("scan stopped", extra={"fabric": self._fabric.name, "why": str(error)})
+            except EpochLostError:
+                raise
+            except Exception:
+                pause_s = self._bench.pace.scan_s
+                log.exception("scan stopped", extra={"fabric": self._fabric.name})
             self._wake()
             await asyncio.sleep(min(pause_s, 0.2))  # a flood of rescan requests is one rescan
             await wait(self._bench.rescan, pause_s)

@@ -16,12 +16,12 @@ log = logging.getLogger(__name__)
 class Lease:
     """Renewed in the background. `may_send` is asked right before each command; the database is too far away."""
 
-    def __init__(self, db: Database, owned: Owned, pace: Pace) -> None:
+    def __init__(self, db: Database, owned: Owned, pace: Pace, *, asked_at: float) -> None:
         self.owned = owned
         self.lost = asyncio.Event()
         self._db = db
         self._pace = pace
-        self._valid_until = time.monotonic() + pace.ttl_s
+        self._valid_until = asked_at + pace.ttl_s  # of the monotonic clock, from before the database was asked
 
     def may_send(self) -> None:
         """Raises EpochLostError when a successor may already be at work."""

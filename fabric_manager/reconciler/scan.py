@@ -10,9 +10,16 @@ from fabric_manager.domain.actor import RECONCILER, Actor
 from fabric_manager.domain.lifecycle import Event, Phase
 from fabric_manager.reconciler.advance import Bench
 from fabric_manager.reconciler.observe import observe
-from fabric_manager.reconciler.plan import present
+from fabric_manager.reconciler.plan import Seen, Wanted, present
 from fabric_manager.reconciler.wanted import wanted_of
-from fabric_manager.southbound.driver import DeviceFacts, SwitchFacts, VppbState
+from fabric_manager.southbound.driver import (
+    DeviceFacts,
+    FabricDriver,
+    Inventory,
+    SwitchFacts,
+    TaggedExtent,
+    VppbState,
+)
 from fabric_manager.store import work
 
 log = logging.getLogger(__name__)
@@ -30,14 +37,19 @@ class Scanner:
     async def scan(self) -> None:
         """One pass over the whole fabric. Raises DriverError, EpochLostError and FabricError (database)."""
         bench = self._bench
+        owned = bench.lease.owned
+        # The list first: what is bound after hardware was read must not look as if it were gone.
+        segments = await work.to_scan(bench.db, owned)
         inventory = await bench.driver.inventory()
         for switch in inventory.switches:
             await self._write(switch, self._discover_switch)
         for device in inventory.devices:
             await self._write(device, self._discover_device)
-        await work.set_fabric_state(bench.db, bench.lease.owned, state="up", reason=None, actor=ACTOR)
-        for segment in await work.to_scan(bench.db, bench.lease.owned):
-            await self._compare(segment)
+        await work.devices_absent(bench.db, owned, serials=[device.serial for device in inventory.devices], actor=ACTOR)
+        await work.set_fabric_state(bench.db, owned, state="up", reason=None, actor=ACTOR)
+        view = View(inventory, bench.driver)
+        for segment in segments:
+            await self._compare(segment, view)
 
     async def _write(self, facts: Any, discover: Callable[[Any], Any]) -> None:
         if self._written.get(facts.serial) != facts:
@@ -54,28 +66,72 @@ class Scanner:
     async def _discover_device(self, facts: DeviceFacts) -> None:
         bench = self._bench
         body = asdict(facts) | {"capabilities": sorted(facts.capabilities)}
-        ids = [bench.identities() for _ in facts.lds]
+        ids = [bench.identities() for _ in range(max(1, len(facts.lds)))]
         await work.discover_device(
             bench.db, bench.lease.owned, device=body, new_id=bench.identities(), ids=ids, actor=ACTOR
         )
 
-    async def _compare(self, segment: Mapping[str, Any]) -> None:
+    async def _compare(self, segment: Mapping[str, Any], view: "View") -> None:
         bench = self._bench
         wanted = wanted_of(segment)
-        seen = await observe(wanted, bench.driver)
-        shown = present(wanted, seen)
+        if view.replaced(wanted):
+            await self._settle(wanted, Event.IDENTITY_CHANGED)
+            return
+        shown = present(wanted, await view.seen(wanted))
         if wanted.phase is Phase.LOST:
             allocation_id = UUID(segment["allocation_id"])
-            await work.mark_reappeared(bench.db, allocation_id, shown=shown, actor=ACTOR)
-        elif not shown and not (seen.vppb and seen.vppb.state is VppbState.BUSY):
-            log.warning("memory is gone from hardware", extra={"segment_id": segment["id"]})
-            await work.settle(
-                bench.db,
-                bench.lease.owned,
-                segment_id=wanted.segment_id,
-                from_phase=wanted.phase,
-                event=Event.GONE,
-                failure=None,
-                undo_operation_id=bench.identities(),
-                actor=ACTOR,
+            await work.mark_reappeared(
+                bench.db, bench.lease.owned, allocation_id=allocation_id, shown=shown, actor=ACTOR
             )
+        elif not shown:
+            seen = await observe(wanted, bench.driver)  # looked at once more: losing memory is not said lightly
+            busy = seen.vppb is not None and seen.vppb.state is VppbState.BUSY
+            if not busy and not present(wanted, seen):
+                await self._settle(wanted, Event.GONE)
+
+    async def _settle(self, wanted: Wanted, event: Event) -> None:
+        bench = self._bench
+        log.warning("memory is not as it was bound", extra={"segment_id": str(wanted.segment_id), "event": event})
+        await work.settle(
+            bench.db,
+            bench.lease.owned,
+            segment_id=wanted.segment_id,
+            from_phase=wanted.phase,
+            event=event,
+            failure=None,
+            undo_operation_id=bench.identities(),
+            actor=ACTOR,
+        )
+
+
+class View:
+    """One reading of the fabric. Extents are read once per host interface, when first asked for."""
+
+    def __init__(self, inventory: Inventory, driver: FabricDriver) -> None:
+        self._driver = driver
+        self._vppbs = {
+            (switch.name, vcs.number, vppb.number): vppb
+            for switch in inventory.switches
+            for vcs in switch.vcs
+            for vppb in vcs.vppbs
+        }
+        self._serials = {(device.switch, device.port): device.serial for device in inventory.devices}
+        self._extents: dict[tuple[str, int], tuple[TaggedExtent, ...]] = {}
+
+    def replaced(self, wanted: Wanted) -> bool:
+        """Does another device hang where the segment's device was?"""
+        place = wanted.place
+        return place is not None and self._serials.get((place.switch, place.port), wanted.serial) != wanted.serial
+
+    async def seen(self, wanted: Wanted) -> Seen:
+        place = wanted.place
+        if place is None:
+            return Seen()
+        vppb = self._vppbs.get((place.switch, place.vcs, place.vppb))
+        if wanted.kind != "dcd" or place.ld_id is None:
+            return Seen(vppb=vppb)
+        interface = (wanted.serial, place.ld_id)
+        if interface not in self._extents:
+            self._extents[interface] = await self._driver.read_extents(wanted.serial, host_ld=place.ld_id)
+        mine = tuple(extent for extent in self._extents[interface] if extent.tag == wanted.segment_id)
+        return Seen(vppb=vppb, extents=mine)

@@ -24,7 +24,7 @@ class BusyError(DriverError):
 
 
 class RefusedError(DriverError):
-    """Nothing changed, and asking again unchanged will not help. `code` is the component's return code, if it gave one."""
+    """Nothing changed, and asking again unchanged will not help. `code` is the component's return code, if any."""
 
     def __init__(self, message: str, *, code: int | None = None) -> None:
         super().__init__(message)
@@ -242,7 +242,7 @@ class FabricDriver(Protocol):
         """4400h Sanitize through the tunnel to one LD, in the background of the device. Refused while it is bound."""
 
     async def read_extents(self, serial: str, *, host_ld: int) -> tuple[TaggedExtent, ...]:
-        """5603h Get DC Region Extent Lists of one host interface, with offers and erasures where the driver sees them."""
+        """5603h Get DC Region Extent Lists of one host interface, with offers and erasures where they are seen."""
 
     async def offer_extents(
         self, serial: str, *, host_ld: int, tag: UUID, region: int, spans: Sequence[tuple[int, int]]

@@ -69,6 +69,24 @@ def encode(value: Any) -> str:
     return orjson.dumps(value, default=str).decode()
 
 
+class Connection(asyncpg.Connection):
+    """After a time-out the connection is closed; asyncpg then waits as long once more for a server that is silent."""
+
+    async def close(self, *, timeout: float | None = None) -> None:  # noqa: ASYNC109 (asyncpg's signature)
+        await super().close(timeout=SILENCE_S if timeout is None else min(timeout, SILENCE_S))
+
+
+@asynccontextmanager
+async def given_up(connection: Any) -> AsyncIterator[None]:
+    """Close the connection after a time-out; the engine does so by itself, the hot pool would wait and keep it."""
+    try:
+        yield
+    except TimeoutError:
+        with contextlib.suppress(*FAILURES):
+            await connection.close()
+        raise
+
+
 async def open_connection(url: str, timeouts: Timeouts) -> "asyncpg.Connection[Any]":
     """A connection on which every wait ends. Raises what asyncpg raises."""
     connection = await asyncpg.connect(
@@ -76,6 +94,7 @@ async def open_connection(url: str, timeouts: Timeouts) -> "asyncpg.Connection[A
         timeout=timeouts.connect_s,
         command_timeout=timeouts.command_s,
         server_settings=server_settings(timeouts),
+        connection_class=Connection,
     )
     await prepare_connection(connection)
     return connection
@@ -138,21 +157,6 @@ def explained() -> Any:
         raise better from error
 
 
-@asynccontextmanager
-async def given_up(connection: Any) -> AsyncIterator[None]:
-    """After a time-out, do not wait the same time once more for the server to confirm that it stopped."""
-    try:
-        yield
-    except TimeoutError:
-        with contextlib.suppress(*FAILURES):
-            await connection.close(timeout=SILENCE_S)
-        raise
-
-
-async def driver_connection(tx: AsyncConnection) -> Any:
-    return (await tx.get_raw_connection()).driver_connection
-
-
 class Database:
     """Two ways in: `call` for the verbs (one function, one round trip), `transaction` and `read` for the rest."""
 
@@ -189,6 +193,7 @@ class Database:
                     timeout=self.timeouts.connect_s,
                     command_timeout=self.timeouts.command_s,
                     server_settings=server_settings(self.timeouts),
+                    connection_class=Connection,
                     init=prepare_connection,
                     reset=_nothing_to_reset,
                 )
@@ -227,7 +232,7 @@ class Database:
     async def transaction(self) -> AsyncIterator[AsyncConnection]:
         """Committed when the block ends, rolled back when it raises."""
         with explained():
-            async with self.engine.begin() as tx, given_up(await driver_connection(tx)):
+            async with self.engine.begin() as tx:
                 yield tx
 
     @asynccontextmanager
@@ -236,8 +241,7 @@ class Database:
         with explained():
             async with self.engine.connect() as connection:
                 tx = await connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
-                async with given_up(await driver_connection(tx)):
-                    yield tx
+                yield tx
 
     @asynccontextmanager
     async def listening(self, channel: str, wake: Any) -> AsyncIterator["asyncpg.Connection[Any]"]:

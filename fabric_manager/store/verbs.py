@@ -72,12 +72,12 @@ async def record_refusal(db: Database, order: Order, refusal: Mapping[str, Any],
     )
 
 
-async def ensure_tenant(db: Database, name: str, *, new_id: UUID, actor: Actor) -> UUID:
-    return UUID(str(await db.call("ensure_tenant", {"name": name, "id": new_id, "ctx": context(actor)})))
+async def ensure_tenant(db: Database, name: str, *, new_id: UUID, actor: Actor) -> None:
+    await db.call("ensure_tenant", {"name": name, "id": new_id, "ctx": context(actor)})
 
 
 async def claim(
-    db: Database, order: Order, *, tenant_id: UUID, devices: Sequence[int], ids: Mapping[str, UUID], actor: Actor
+    db: Database, order: Order, *, tenant_id: UUID | None, devices: Sequence[int], ids: Mapping[str, UUID], actor: Actor
 ) -> Answer:
     """See sql/claim.sql. `ids` are allocation_id, segment_id, attachment_id and operation_id."""
     answer: Answer = await db.call(

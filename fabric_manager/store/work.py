@@ -130,8 +130,14 @@ async def to_scan(db: Database, owned: Owned) -> list[Mapping[str, Any]]:
     return answer
 
 
-async def mark_reappeared(db: Database, allocation_id: UUID, *, shown: bool, actor: Actor) -> None:
-    await db.call("mark_reappeared", {"allocation_id": allocation_id, "shown": shown, "ctx": context(actor)})
+async def mark_reappeared(db: Database, owned: Owned, *, allocation_id: UUID, shown: bool, actor: Actor) -> None:
+    arg = {**owned.guard, "allocation_id": allocation_id, "shown": shown, "ctx": context(actor)}
+    await db.call("mark_reappeared", arg)
+
+
+async def devices_absent(db: Database, owned: Owned, *, serials: Sequence[str], actor: Actor) -> None:
+    """Say of every other device of the fabric that hardware does not show it."""
+    await db.call("devices_absent", {**owned.guard, "serials": list(serials), "ctx": context(actor)})
 
 
 async def set_fabric_state(db: Database, owned: Owned, *, state: str, reason: str | None, actor: Actor) -> None:

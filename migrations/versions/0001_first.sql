@@ -205,6 +205,7 @@ CREATE TABLE tenant (
 CREATE TABLE allocation (
   id UUID NOT NULL,
   key TEXT NOT NULL,
+  forgotten BOOLEAN DEFAULT 'false' NOT NULL,
   tenant_id UUID NOT NULL,
   consumer_kind TEXT,
   cluster TEXT,
@@ -234,7 +235,6 @@ CREATE TABLE allocation (
   CONSTRAINT allocation_phase_known CHECK (phase IN ('reserved', 'binding', 'bound', 'online', 'release_blocked', 'releasing', 'sanitizing', 'released', 'failed', 'lost', 'quarantined')),
   CONSTRAINT allocation_goal_known CHECK (goal IN ('hold', 'bind', 'unbind', 'release', 'undo')),
   CONSTRAINT allocation_size_bounded CHECK (size_bytes BETWEEN 1 AND 9007199254740991),
-  UNIQUE (key),
   FOREIGN KEY(key) REFERENCES allocation_key (key),
   FOREIGN KEY(tenant_id) REFERENCES tenant (id),
   FOREIGN KEY(pool_id) REFERENCES pool (id),
@@ -243,10 +243,12 @@ CREATE TABLE allocation (
   FOREIGN KEY(isolation) REFERENCES isolation_policy (name)
 );
 CREATE INDEX allocation_claim ON allocation (cluster, claim_uid, id);
+CREATE UNIQUE INDEX allocation_key_once ON allocation (key) WHERE NOT forgotten;
 CREATE INDEX allocation_live_host ON allocation (host_id, id) WHERE phase NOT IN ('failed', 'released');
 CREATE INDEX allocation_phase ON allocation (phase, id);
 CREATE INDEX allocation_reservation_expiry ON allocation (reservation_expires_at) WHERE phase = 'reserved' AND reservation_expires_at IS NOT NULL;
 CREATE INDEX allocation_tenant ON allocation (tenant_id, id);
+COMMENT ON COLUMN allocation.forgotten IS 'its key went to somebody else';
 
 CREATE TABLE host_port (
   switch_name TEXT NOT NULL,
@@ -462,7 +464,7 @@ CREATE TABLE attachment (
   vcs_number SMALLINT NOT NULL,
   vppb_number SMALLINT NOT NULL,
   port_number SMALLINT NOT NULL,
-  ld_id SMALLINT,
+  ld_id SMALLINT NOT NULL,
   live BOOLEAN DEFAULT 'true' NOT NULL,
   state TEXT DEFAULT 'wanted' NOT NULL,
   share_n SMALLINT DEFAULT '0' NOT NULL,
@@ -474,7 +476,6 @@ CREATE TABLE attachment (
   CONSTRAINT attachment_on_vppb FOREIGN KEY(switch_id, vcs_number, vppb_number) REFERENCES vppb (switch_id, vcs_number, number),
   CONSTRAINT attachment_kind_known CHECK (kind IN ('sld', 'mld', 'dcd')),
   CONSTRAINT attachment_state_known CHECK (state IN ('wanted', 'bound', 'gone')),
-  CONSTRAINT attachment_ld_unless_whole CHECK ((kind = 'sld') = (ld_id IS NULL)),
   CONSTRAINT attachment_qos_bounded CHECK (share_n BETWEEN 0 AND 255 AND limit_n BETWEEN share_n AND 255),
   FOREIGN KEY(host_id) REFERENCES host (id),
   FOREIGN KEY(device_no) REFERENCES device (number),
@@ -484,7 +485,7 @@ CREATE UNIQUE INDEX attachment_dcd_host_once ON attachment (host_id, device_no) 
 CREATE UNIQUE INDEX attachment_ld_once ON attachment (device_no, ld_id) WHERE live;
 CREATE INDEX attachment_live_host ON attachment (host_id) WHERE live;
 CREATE UNIQUE INDEX attachment_vppb_once ON attachment (switch_id, vcs_number, vppb_number) WHERE live;
-COMMENT ON COLUMN attachment.ld_id IS 'LD of an MLD, host interface of a DCD, NULL for a whole device';
+COMMENT ON COLUMN attachment.ld_id IS 'LD of an MLD, host interface of a DCD, 0 of an SLD';
 
 CREATE TABLE segment (
   id UUID NOT NULL,
@@ -525,7 +526,7 @@ CREATE INDEX segment_allocation ON segment (allocation_id);
 CREATE UNIQUE INDEX segment_ld_once ON segment (device_no, ld_id) WHERE ld_id IS NOT NULL AND phase NOT IN ('failed', 'released');
 CREATE INDEX segment_live_attachment ON segment (attachment_id) WHERE phase NOT IN ('failed', 'released');
 CREATE INDEX segment_live_device ON segment (device_no) WHERE phase NOT IN ('failed', 'released');
-COMMENT ON COLUMN segment.ld_id IS 'the LD held, on an MLD';
+COMMENT ON COLUMN segment.ld_id IS 'the LD held; an SLD is its own LD 0';
 COMMENT ON COLUMN segment.dpa_space IS 'the host interface its extents live in, on a DCD once bound';
 
 CREATE TABLE evidence (

@@ -61,19 +61,21 @@ async def shared(
 ) -> AsyncIterator[System]:
     """One rack for all that ends with everything free again."""
     db = Database(await new_database())
-    async with a_small_system(db, identities, directory=tmp_path_factory.mktemp("shared")) as ready:
-        async with ready.reconciling():
-            await discovered(ready)
-            yield ready
+    directory = tmp_path_factory.mktemp("shared")
+    async with a_small_system(db, identities, directory=directory) as ready, ready.reconciling():
+        await discovered(ready)
+        yield ready
     await db.close()
 
 
 @pytest.fixture
 async def alone(db: Database, identities: Callable[[], UUID], tmp_path: Path) -> AsyncIterator[System]:
-    """A rack of its own, for what leaves marks."""
-    async with a_small_system(db, identities, directory=tmp_path) as ready, ready.reconciling():
-        await discovered(ready)
-        yield ready
+    """A rack of its own, for what leaves marks. It gives up sooner than usual."""
+    async with a_small_system(db, identities, directory=tmp_path) as ready:
+        ready.pace = replace(FAST, attempts_max=8)
+        async with ready.reconciling():
+            await discovered(ready)
+            yield ready
 
 
 async def lived(system: System, key: str, pool: str, host: str = "node-0") -> Allocation:
@@ -114,6 +116,21 @@ async def test_one_mishap_is_survived(shared: System, command: str, mishap: str)
     assert ended.phase is Phase.RELEASED, ended.failure
     assert (await shared.control.faults())["rules"] == [], "the fault was met"
     await empty(shared)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+async def test_a_component_that_restarts_in_the_middle_and_forgets_leads_to_an_end(alone: System, command: str) -> None:
+    pool, opcode = COMMANDS[command]
+    await alone.control.add_fault(FaultKind.RESTART, opcode=opcode, volatile=True)
+    ended = await lived(alone, "forgot", pool)
+    assert (await alone.control.faults())["rules"] == []
+    if command == "release":  # the extents are gone, and nothing says that they were erased
+        assert ended.phase is Phase.QUARANTINED
+        assert await buckets(alone.db, "dcd-0") == {"quarantined": SIZE_BYTES, "free": CAPACITY_BYTES - SIZE_BYTES}
+        await agree(alone)
+    else:
+        assert ended.phase is Phase.RELEASED
+        await empty(alone)
 
 
 @pytest.mark.parametrize("command", ["bind", "unbind", "attach", "offer", "release"])

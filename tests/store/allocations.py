@@ -39,7 +39,8 @@ class Life:
     owned: Owned
 
     async def ask(self, key: str, **fields: Any) -> Claimed:
-        order = Order(key=key, **({"tenant": "analytics", "size_bytes": 64 * GiB} | fields))
+        safe: dict[str, Any] = {"tenant": "analytics", "size_bytes": 64 * GiB}
+        order = Order(key=key, **safe | fields)
         return await claim(self.db, order, actor=ACTOR, identities=self.identities, tenants_auto_create=True)
 
     async def claim(self, key: str, **fields: Any) -> Allocation:
@@ -67,9 +68,7 @@ class Life:
     ) -> Allocation:
         segments = (await self.get(key)).segments
         reports = [NodeReport(segment_id=segment.id, phase=phase, **facts) for segment in segments]
-        return await report_node_state(
-            self.db, key=key, boot_id=boot_id, epoch=epoch, reports=reports, actor=ACTOR
-        )
+        return await report_node_state(self.db, key=key, boot_id=boot_id, epoch=epoch, reports=reports, actor=ACTOR)
 
     async def settle(
         self, key: str, event: Event, *, from_phase: Phase | None = None, failure: dict[str, Any] | None = None
@@ -178,7 +177,7 @@ class Life:
             await tx.execute(sa.text(statement), facts)
 
     async def sums_are_right(self) -> None:
-        """Every counter is the sum of what it counts, worked out here again, and no promise of the product is broken."""
+        """Every counter is the sum of what it counts, worked out here again; no promise of the product is broken."""
         async with self.db.snapshot() as tx:
             devices = (await tx.execute(sa.text("SELECT * FROM device"))).mappings().all()
             segments = (await tx.execute(sa.text("SELECT * FROM segment"))).mappings().all()

@@ -14,7 +14,7 @@ from fabric_manager.store.embedded.quarters import child_environment
 from fabric_manager.store.schema import migrate_apart
 
 DUMP_TIMEOUT_S = 30
-HEADER = "-- The schema that the migrations make, dumped by PostgreSQL {major}. Written by `make schema`; a test compares.\n"
+HEADER = "-- What the migrations make, dumped by PostgreSQL {major}. Written by `make schema`; a test compares.\n"
 
 # What differs from run to run or from one minor version to the next, and says nothing of the schema.
 NOISE = re.compile(r"^(--.*|SET .*|SELECT pg_catalog\.set_config.*|\\(un)?restrict .*)\n", re.MULTILINE)

@@ -321,8 +321,8 @@ async def switch_off(tx: AsyncConnection, name: str) -> None:
         await tx.exec_driver_sql(f"ALTER TABLE {table} DISABLE TRIGGER {trigger}")
         return
     find = sa.text("SELECT conrelid::regclass::text FROM pg_constraint WHERE conname = :name AND conparentid = 0")
-    table = (await tx.execute(find, {"name": name})).scalar_one_or_none()
-    drop = f"DROP INDEX {name}" if table is None else f"ALTER TABLE {table} DROP CONSTRAINT {name} CASCADE"
+    owner = (await tx.execute(find, {"name": name})).scalar_one_or_none()
+    drop = f"DROP INDEX {name}" if owner is None else f"ALTER TABLE {owner} DROP CONSTRAINT {name} CASCADE"
     await tx.exec_driver_sql(drop)
 
 

@@ -2,9 +2,10 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from itertools import pairwise
+from typing import Any
 from uuid import UUID
 
 import asyncpg
@@ -103,7 +104,7 @@ async def test_a_tailing_reader_under_sixteen_writers_misses_nothing_and_sees_no
     await life.sums_are_right()
 
 
-async def record(tx: asyncpg.Connection | asyncpg.pool.PoolConnectionProxy, key: str) -> None:  # type: ignore[type-arg]
+async def record(tx: "asyncpg.Connection[Any]", key: str) -> None:
     await tx.execute(
         "SELECT record_event('test.event', 'test', $1::text, '{\"actor\": \"test\"}', NULL, NULL, $2::jsonb)",
         key,
@@ -224,5 +225,3 @@ async def test_the_story_of_a_key_that_was_only_refused_is_kept(db: Database, id
     await life.sequence()
     (told,) = [event for event in await everything(db) if event.key == "never"]
     assert (told.type, told.actor) == ("allocation.refused", "test")
-
-

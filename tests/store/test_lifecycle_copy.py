@@ -17,9 +17,10 @@ async def test_the_table_of_transitions(db: Database) -> None:
 
 async def test_the_buckets(db: Database) -> None:
     async with db.snapshot() as tx:
-        rows = await tx.execute(sa.text("SELECT p, bucket(p) FROM unnest(cast(:phases AS text[])) p"), {
-            "phases": [str(phase) for phase in Phase]
-        })
+        rows = await tx.execute(
+            sa.text("SELECT p, bucket(p) FROM unnest(cast(:phases AS text[])) p"),
+            {"phases": [str(phase) for phase in Phase]},
+        )
         assert {row[0]: row[1] for row in rows} == {phase: bucket(phase) for phase in Phase}
 
 
@@ -36,7 +37,7 @@ async def test_the_order_of_urgency(db: Database) -> None:
 
 async def test_what_the_indexes_call_live_and_unfinished(db: Database) -> None:
     query = """SELECT indexrelid::regclass::text AS name, pg_get_expr(indpred, indrelid) AS predicate FROM pg_index
-               WHERE indpred IS NOT NULL AND indrelid::regclass::text = ANY (ARRAY['segment', 'allocation', 'operation'])"""
+               WHERE indpred IS NOT NULL AND indrelid::regclass::text IN ('segment', 'allocation', 'operation')"""
     async with db.snapshot() as tx:
         rows = (await tx.execute(sa.text(query))).all()
     words = {row.name: set(re.findall(r"'(\w+)'", row.predicate)) for row in rows}

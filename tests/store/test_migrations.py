@@ -100,7 +100,7 @@ async def waiting_for(url: str, kind: str) -> None:
                   AND wait_event_type = 'Lock' AND wait_event = $1"""
     try:
         async with asyncio.timeout(20):
-            while not await watcher.fetchval(question, kind):
+            while not await watcher.fetchval(question, kind):  # noqa: ASYNC110 (another process)
                 await asyncio.sleep(0.02)
     finally:
         await watcher.close()
@@ -147,8 +147,7 @@ async def test_the_schema_file_is_what_the_migrations_make(database_url: str) ->
 async def test_the_whole_schema_works_on_an_external_server(
     external_postgres: ExternalPostgres, identities: Identities
 ) -> None:
-    on = on_path()
-    assert external_postgres.binaries == (on or find_binaries())
+    assert external_postgres.binaries == (on_path() or find_binaries())
     await schema.migrate_apart(external_postgres.url)
     db = Database(external_postgres.url)
     try:

@@ -107,9 +107,12 @@ async def test_a_release_asked_again_changes_nothing_more(life: Life, phase: Pha
 
 @PHASES
 async def test_a_binding_asked_again_changes_nothing_more(life: Life, phase: Phase) -> None:
-    await life.in_phase("twice", phase, **({"host": "node-0"} if phase is P.RESERVED else {}), **(
-        {"bind": False} if phase is P.RESERVED else {}
-    ))
+    await life.in_phase(
+        "twice",
+        phase,
+        **({"host": "node-0"} if phase is P.RESERVED else {}),
+        **({"bind": False} if phase is P.RESERVED else {}),
+    )
     try:
         await life.bind("twice")
     except FabricError as error:
@@ -303,7 +306,7 @@ async def test_lost_memory_is_bound_again_only_when_the_host_does_not_use_it(lif
 async def test_lost_memory_that_hardware_shows_again_is_not_taken_from_the_host_that_uses_it(life: Life) -> None:
     held = await life.online("back")
     await life.settle("back", Event.GONE)
-    await work.mark_reappeared(life.db, held.id, shown=True, actor=ACTOR)
+    await work.mark_reappeared(life.db, life.owned, allocation_id=held.id, shown=True, actor=ACTOR)
     await life.release("back")
     assert (await life.get("back")).phase is P.RELEASE_BLOCKED
 

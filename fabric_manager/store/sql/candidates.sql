@@ -24,12 +24,21 @@ BEGIN
   );
 END $$;
 
+-- Can it be driven and erased? Bytes are handed on only erased, and spans are chosen only where hardware lets us.
+CREATE OR REPLACE FUNCTION can_serve(d device) RETURNS boolean
+LANGUAGE sql IMMUTABLE AS $$
+  SELECT CASE d.kind
+    WHEN 'mld' THEN 'sanitize_ld' = ANY (d.capabilities)
+    WHEN 'dcd' THEN d.capabilities @> ARRAY['dc_prescriptive', 'sanitize_on_release']
+    ELSE 'sanitize_device' = ANY (d.capabilities) END
+$$;
+
 -- The bytes the device would grant for `size`, or NULL when it has no room.
 CREATE OR REPLACE FUNCTION grant_of(d device, size bigint) RETURNS bigint
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
   RETURN (
-    SELECT CASE WHEN d.kind = 'mld' THEN (
+    SELECT CASE WHEN d.kind <> 'dcd' THEN (
       SELECT min(l.size_bytes) FROM logical_device l
       WHERE l.device_no = d.number AND d.free_lds & (1 << l.ld_id) <> 0 AND l.size_bytes >= size
     ) ELSE (
@@ -44,7 +53,7 @@ CREATE OR REPLACE FUNCTION largest_grant(d device, soon boolean) RETURNS bigint
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
   RETURN (
-    SELECT coalesce(CASE WHEN d.kind = 'mld' THEN (
+    SELECT coalesce(CASE WHEN d.kind <> 'dcd' THEN (
       SELECT max(l.size_bytes) FROM logical_device l
       WHERE l.device_no = d.number AND (d.free_lds & (1 << l.ld_id) <> 0 OR soon AND EXISTS (
         SELECT FROM segment s WHERE s.device_no = l.device_no AND s.ld_id = l.ld_id
@@ -80,7 +89,7 @@ BEGIN
       FROM pool p CROSS JOIN LATERAL (
         SELECT x.*, grant_of(x, size) AS granted FROM device x
         WHERE x.pool_id = p.id AND x.free_bytes >= size AND x.free_bytes > 0
-          AND x.health = 'ok' AND x.admin_state = 'enabled'
+          AND x.health = 'ok' AND x.admin_state = 'enabled' AND can_serve(x)
           AND (request->>'device' IS NULL OR x.name = request->>'device')
           AND x.number <> ALL (tried)
           AND (request->>'host' IS NULL OR host_reaches(h, x) AND (NOT binds OR host_can_attach(h, x)))
@@ -105,24 +114,30 @@ LANGUAGE sql STABLE AS $$
       d.pool_id IS NOT NULL AND d.kind = ANY (kinds_for(r->>'attachment'))
         AND (r->>'device' IS NULL OR d.name = r->>'device')
         AND (r->>'pool' IS NULL OR d.pool_id = (SELECT id FROM pool WHERE name = r->>'pool')) AS pooled,
+      can_serve(d) AS capable,
       grant_of(d, size) IS NOT NULL AS roomy
     FROM device d, asked
+  ), passed AS (
+    -- a device passes a filter when it passes that one and all before it
+    SELECT *, healthy AS to_enabled, healthy AND enabled AS to_reachable, healthy AND enabled AND reachable AS to_attachable,
+      healthy AND enabled AND reachable AND attachable AS to_pool,
+      healthy AND enabled AND reachable AND attachable AND pooled AS to_capable,
+      healthy AND enabled AND reachable AND attachable AND pooled AND capable AS to_space
+    FROM judged
   ), survivors AS (
-    SELECT * FROM judged WHERE healthy AND enabled AND reachable AND attachable AND pooled
+    SELECT * FROM passed WHERE to_space
   )
   SELECT jsonb_build_object(
     'steps', (SELECT jsonb_build_array(
       jsonb_build_object('filter', 'known', 'left', count(*)),
-      jsonb_build_object('filter', 'healthy', 'left', count(*) FILTER (WHERE healthy)),
-      jsonb_build_object('filter', 'enabled', 'left', count(*) FILTER (WHERE healthy AND enabled)),
-      jsonb_build_object('filter', 'reachable', 'left', count(*) FILTER (WHERE healthy AND enabled AND reachable)),
-      jsonb_build_object('filter', 'attachable', 'left',
-        count(*) FILTER (WHERE healthy AND enabled AND reachable AND attachable)),
-      jsonb_build_object('filter', 'pool', 'left',
-        count(*) FILTER (WHERE healthy AND enabled AND reachable AND attachable AND pooled)),
-      jsonb_build_object('filter', 'space', 'left',
-        count(*) FILTER (WHERE healthy AND enabled AND reachable AND attachable AND pooled AND roomy))
-    ) FROM judged),
+      jsonb_build_object('filter', 'healthy', 'left', count(*) FILTER (WHERE to_enabled)),
+      jsonb_build_object('filter', 'enabled', 'left', count(*) FILTER (WHERE to_reachable)),
+      jsonb_build_object('filter', 'reachable', 'left', count(*) FILTER (WHERE to_attachable)),
+      jsonb_build_object('filter', 'attachable', 'left', count(*) FILTER (WHERE to_pool)),
+      jsonb_build_object('filter', 'pool', 'left', count(*) FILTER (WHERE to_capable)),
+      jsonb_build_object('filter', 'capable', 'left', count(*) FILTER (WHERE to_space)),
+      jsonb_build_object('filter', 'space', 'left', count(*) FILTER (WHERE to_space AND roomy))
+    ) FROM passed),
     'undiscovered', (SELECT count(*) FROM judged WHERE unread AND pooled),
     'free_bytes', (SELECT coalesce(sum(free_bytes), 0) FROM survivors),
     'largest_fit_bytes', (SELECT coalesce(max(largest_grant(whole, false)), 0) FROM survivors),

@@ -25,10 +25,10 @@ BEGIN
       RETURN jsonb_build_object('outcome', 'locked');
     END IF;
   END IF;
-  IF d.health <> 'ok' OR d.admin_state <> 'enabled' OR d.pool_id IS NULL THEN
+  IF d.health <> 'ok' OR d.admin_state <> 'enabled' OR d.pool_id IS NULL OR NOT can_serve(d) THEN
     RAISE EXCEPTION USING ERRCODE = 'FM002', MESSAGE = '{"outcome": "full"}';
   END IF;
-  IF d.kind = 'mld' THEN
+  IF d.kind <> 'dcd' THEN
     SELECT * INTO ld FROM logical_device l
     WHERE l.device_no = d.number AND d.free_lds & (1 << l.ld_id) <> 0 AND l.size_bytes >= size
     ORDER BY l.size_bytes, l.ld_id LIMIT 1;
@@ -105,8 +105,8 @@ BEGIN
 END $$;
 
 -- arg: key, allocation_id, segment_id, attachment_id, operation_id, tenant_id, request (defaults filled in),
--- candidates (device numbers, best first), ctx. Answers outcome granted, replayed, mismatch, released, full or
--- refused; the last two leave nothing behind, not even the key.
+-- candidates (device numbers, best first), ctx. Answers outcome granted, replayed, mismatch, released, full, refused or
+-- no_tenant; the last three leave nothing behind, not even the key.
 CREATE OR REPLACE FUNCTION claim(arg jsonb) RETURNS jsonb
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -122,12 +122,14 @@ BEGIN
     EXIT WHEN FOUND;
     SELECT * INTO k FROM allocation_key WHERE key = arg->>'key' FOR UPDATE;
     CONTINUE WHEN NOT FOUND;  -- its owner was refused and took it back
-    SELECT * INTO a FROM allocation WHERE key = k.key;
+    UPDATE allocation SET forgotten = true WHERE key = k.key AND NOT forgotten AND k.expires_at <= now();
+    SELECT * INTO a FROM allocation WHERE key = k.key AND NOT forgotten;
     IF FOUND THEN
       RETURN replay(a, arg);
     END IF;
     IF k.expires_at > now() AND k.tombstone_scopes && ARRAY[
-      'any', 'tenant:' || (arg#>>'{request,tenant}'), 'cluster:' || (arg#>>'{request,consumer,cluster}')
+      'any', 'tenant:' || (arg#>>'{request,tenant}'), 'cluster:' || (arg#>>'{request,consumer,cluster}'),
+      'host:' || (arg#>>'{request,host}')
     ] THEN
       RETURN jsonb_build_object('outcome', 'released');
     END IF;
@@ -135,6 +137,9 @@ BEGIN
     EXIT;
   END LOOP;
 
+  IF arg->>'tenant_id' IS NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'FM002', MESSAGE = '{"outcome": "no_tenant"}';
+  END IF;
   FOR candidate IN SELECT n::integer FROM jsonb_array_elements_text(arg->'candidates') n LOOP
     answer := try_device(arg, candidate, wait => false);
     IF answer->>'outcome' = 'granted' THEN

@@ -63,22 +63,41 @@ BEGIN
     VALUES ((arg->>'id')::uuid, facts->>'serial', (arg->>'fabric_id')::uuid, facts->>'serial', facts->>'kind')
     RETURNING * INTO before;
   END IF;
-  IF facts->>'kind' = 'mld' THEN
+  IF facts->>'kind' <> 'dcd' THEN
+    -- an SLD is one logical device
     INSERT INTO logical_device (device_no, ld_id, id, size_bytes, share_n, limit_n)
     SELECT before.number, (l->>'ld_id')::smallint, (arg#>>ARRAY['ids', (row_number() OVER () - 1)::text])::uuid,
            (l->>'size_bytes')::bigint, (l->>'share_n')::smallint, (l->>'limit_n')::smallint
-    FROM jsonb_array_elements(facts->'lds') l
+    FROM jsonb_array_elements(CASE WHEN facts->>'kind' = 'mld' THEN facts->'lds' ELSE jsonb_build_array(
+      jsonb_build_object('ld_id', 0, 'size_bytes', facts->'capacity_bytes', 'share_n', 0, 'limit_n', 0)) END) l
     ON CONFLICT (device_no, ld_id) DO UPDATE SET size_bytes = excluded.size_bytes, share_n = excluded.share_n,
       limit_n = excluded.limit_n
     WHERE (logical_device.size_bytes, logical_device.share_n, logical_device.limit_n)
       IS DISTINCT FROM (excluded.size_bytes, excluded.share_n, excluded.limit_n);
+    UPDATE logical_device SET size_bytes = 0
+    WHERE device_no = before.number AND facts->>'kind' = 'mld' AND size_bytes > 0
+      AND NOT EXISTS (SELECT FROM jsonb_array_elements(facts->'lds') l WHERE (l->>'ld_id')::smallint = ld_id);
   END IF;
   SELECT coalesce(bit_or(1 << ld_id), 0) INTO held_lds FROM segment
   WHERE device_no = before.number AND ld_id IS NOT NULL AND bucket(phase) <> 'free';
-  -- what can be handed out at all: an MLD's LDs, everything elsewhere
-  SELECT CASE WHEN facts->>'kind' = 'mld' THEN coalesce(sum(size_bytes), 0) ELSE (facts->>'capacity_bytes')::bigint END
+  -- what can be handed out at all: the LDs, or all of a DCD
+  SELECT CASE WHEN facts->>'kind' = 'dcd' THEN (facts->>'capacity_bytes')::bigint ELSE coalesce(sum(size_bytes), 0) END
   INTO carved FROM logical_device WHERE device_no = before.number;
+  IF carved < before.allocated_bytes + before.sanitizing_bytes + before.quarantined_bytes THEN
+    -- It has less than is in use: what is in use stays as it is, and nothing new is put there.
+    UPDATE device SET health = 'failed', generation = generation + 1, updated_at = now()
+    WHERE number = before.number AND health <> 'failed';
+    IF FOUND THEN
+      PERFORM record_event('device.shrunk', 'device', before.id::text, arg->'ctx',
+        jsonb_build_object('capacity_bytes', before.capacity_bytes),
+        jsonb_build_object('capacity_bytes', facts->'capacity_bytes', 'can_hand_out_bytes', carved),
+        jsonb_build_object('device', before.name));
+    END IF;
+    RETURN;
+  END IF;
   UPDATE device SET
+    -- declared for another kind of device: it is taken out of that pool
+    kind = facts->>'kind', pool_id = CASE WHEN kind = facts->>'kind' THEN pool_id END,
     switch_id = (SELECT id FROM switch WHERE name = facts->>'switch'), port_number = (facts->>'port')::smallint,
     capacity_bytes = (facts->>'capacity_bytes')::bigint,
     free_bytes = carved - allocated_bytes - sanitizing_bytes - quarantined_bytes,
@@ -86,7 +105,7 @@ BEGIN
     granule_bytes = (facts->>'granule_bytes')::bigint,
     allocation_step_bytes = coalesce((facts#>>'{dc_regions,0,block_bytes}')::bigint, (facts->>'granule_bytes')::bigint),
     lds_max = (facts->>'lds_max')::smallint,
-    free_lds = CASE WHEN facts->>'kind' = 'mld' THEN (
+    free_lds = CASE WHEN facts->>'kind' <> 'dcd' THEN (
       SELECT coalesce(bit_or(1 << ld_id), 0) FROM logical_device
       WHERE device_no = before.number AND size_bytes > 0 AND NOT dirty) & ~held_lds ELSE 0 END,
     dc_regions = facts->'dc_regions',
@@ -102,6 +121,24 @@ BEGIN
       jsonb_build_object('health', d.health, 'capacity_bytes', d.capacity_bytes, 'serial', d.serial),
       jsonb_build_object('device', d.name));
   END IF;
+END $$;
+
+-- arg: fabric_id, epoch, serials, ctx. Devices that hardware no longer shows get nothing new.
+CREATE OR REPLACE FUNCTION devices_absent(arg jsonb) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+  d device;
+BEGIN
+  PERFORM guard_epoch((arg->>'fabric_id')::uuid, (arg->>'epoch')::bigint);
+  FOR d IN
+    UPDATE device SET health = 'unknown', generation = generation + 1, updated_at = now()
+    WHERE fabric_id = (arg->>'fabric_id')::uuid AND health <> 'unknown'
+      AND serial <> ALL (ARRAY(SELECT jsonb_array_elements_text(arg->'serials')))
+    RETURNING *
+  LOOP
+    PERFORM record_event('device.absent', 'device', d.id::text, arg->'ctx', NULL,
+      jsonb_build_object('serial', d.serial), jsonb_build_object('device', d.name));
+  END LOOP;
 END $$;
 
 -- arg: fabric_id. Every segment that hardware should show, or may show again.

@@ -50,7 +50,7 @@ DECLARE
   occurs text;
 BEGIN
   PERFORM FROM allocation_key WHERE key = arg->>'key' FOR UPDATE;
-  SELECT * INTO a FROM allocation WHERE key = arg->>'key';
+  SELECT * INTO a FROM allocation WHERE key = arg->>'key' AND NOT forgotten;
   IF NOT FOUND THEN
     RETURN jsonb_build_object('outcome', 'absent');
   ELSIF a.phase = 'released' THEN

@@ -56,7 +56,7 @@ BEGIN
   INSERT INTO allocation_key (key, tombstone_scopes, expires_at)
   VALUES (arg->>'key', ARRAY[arg->>'tombstone_scope'], now() + tombstone_hours())
   ON CONFLICT (key) DO UPDATE SET key = excluded.key;  -- waits for, and locks, whoever has it
-  SELECT * INTO a FROM allocation WHERE key = arg->>'key';
+  SELECT * INTO a FROM allocation WHERE key = arg->>'key' AND NOT forgotten;
   IF NOT FOUND THEN
     -- beside those of others that still stand: each scope was promised that its own late request stays dead
     UPDATE allocation_key SET expires_at = now() + tombstone_hours(), tombstone_scopes = ARRAY(
@@ -83,7 +83,7 @@ DECLARE
   a allocation;
 BEGIN
   PERFORM FROM allocation_key WHERE key = arg->>'key' FOR UPDATE;
-  SELECT * INTO a FROM allocation WHERE key = arg->>'key';
+  SELECT * INTO a FROM allocation WHERE key = arg->>'key' AND NOT forgotten;
   IF NOT FOUND THEN
     RETURN jsonb_build_object('outcome', 'absent');
   ELSIF a.phase = 'released' THEN
@@ -117,7 +117,7 @@ BEGIN
   LOOP
     PERFORM FROM allocation_key WHERE key = k FOR UPDATE SKIP LOCKED;
     CONTINUE WHEN NOT FOUND;
-    SELECT * INTO a FROM allocation WHERE key = k;
+    SELECT * INTO a FROM allocation WHERE key = k AND NOT forgotten;
     IF a.phase = 'reserved' AND a.reservation_expires_at < now()
        OR a.phase = 'failed' AND a.finished_at < now() - tombstone_hours() THEN
       PERFORM FROM device WHERE number IN (SELECT device_no FROM segment WHERE allocation_id = a.id)

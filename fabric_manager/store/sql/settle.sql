@@ -107,7 +107,7 @@ BEGIN
 END $$;
 
 -- A lost segment that hardware shows again stays lost; its consumer is told.
--- arg: allocation_id, shown, ctx.
+-- arg: fabric_id, epoch, allocation_id, shown, ctx.
 CREATE OR REPLACE FUNCTION mark_reappeared(arg jsonb) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -115,6 +115,7 @@ DECLARE
   wanted uuid := arg->>'allocation_id';
   shown boolean := arg->>'shown';
 BEGIN
+  PERFORM guard_epoch((arg->>'fabric_id')::uuid, (arg->>'epoch')::bigint);
   PERFORM FROM allocation_key k JOIN allocation x ON x.key = k.key WHERE x.id = wanted FOR UPDATE OF k;
   UPDATE allocation SET generation = generation + 1, updated_at = now(),
     conditions = set_condition(conditions, 'Reappeared', shown, CASE WHEN shown THEN 'ReadBack' ELSE 'Gone' END,

@@ -20,7 +20,7 @@ BEGIN
       'spans', (SELECT coalesce(jsonb_agg(jsonb_build_array(lower(e.span), upper(e.span) - lower(e.span)) ORDER BY e.number), '[]')
                 FROM extent e WHERE e.segment_id = s.id),
       'place', (SELECT jsonb_build_object('switch', w.name, 'vcs', t.vcs_number, 'vppb', t.vppb_number,
-                                          'port', t.port_number, 'ld_id', t.ld_id)
+                                          'port', t.port_number, 'ld_id', CASE WHEN t.kind <> 'sld' THEN t.ld_id END)
                 FROM attachment t JOIN switch w ON w.id = t.switch_id WHERE t.id = s.attachment_id),
       -- counted since the binding was last asked for: an earlier life of the segment says nothing
       'offers', (SELECT count(*) FROM operation_step p JOIN operation o ON o.id = p.operation_id
