@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from fabric_manager.allocator.outcomes import refused, released
+from fabric_manager.allocator.outcomes import infrastructural, refused, released
 from fabric_manager.domain.actor import Actor
 from fabric_manager.domain.allocation import Allocation, Order
 from fabric_manager.domain.errors import Code, FabricError
@@ -33,8 +33,21 @@ async def claim(
     """Reserve `order.size_bytes` and plan the binding; hardware is untouched until the reconciler runs.
 
     The same key and request any number of times is one allocation. Raises FabricError: a placement, host or quota
-    refusal (kept as event `allocation.refused`), key_reuse_mismatch, released.
+    refusal, policy_denied, key_reuse_mismatch, released. Each is kept as event `allocation.refused`; a crash right
+    before that loses the event only.
     """
+    try:
+        return await place(db, order, actor=actor, identities=identities, tenants_auto_create=tenants_auto_create)
+    except FabricError as error:
+        if not infrastructural(error):
+            await verbs.record_refusal(db, key=order.key, request=verbs.request_of(order), error=error, actor=actor)
+        raise
+
+
+async def place(
+    db: Database, order: Order, *, actor: Actor, identities: Identities, tenants_auto_create: bool
+) -> Claimed:
+    """Offer the database one window of ranked devices after the other, until it grants or none is left."""
     tried: list[int] = []
     refusal: Mapping[str, Any] | None = None
     for _ in range(WINDOWS_MAX):
@@ -61,7 +74,7 @@ async def claim(
         tried += numbers
         if not numbers or (refusal and refusal["code"] == Code.QUOTA_EXCEEDED):
             break
-    raise await kept_refusal(db, order, refusal, actor)
+    raise await explained(db, order, refusal)
 
 
 def new_identities(identities: Identities) -> dict[str, UUID]:
@@ -74,13 +87,11 @@ async def new_tenant(db: Database, name: str, actor: Actor, identities: Identiti
     await verbs.ensure_tenant(db, name, new_id=identities(), actor=actor)
 
 
-async def kept_refusal(db: Database, order: Order, refusal: Mapping[str, Any] | None, actor: Actor) -> FabricError:
-    """The error that explains itself, after it was written down. A crash before that loses the event only."""
+async def explained(db: Database, order: Order, refusal: Mapping[str, Any] | None) -> FabricError:
+    """Why it was refused, with what each filter left of all devices."""
     funnel = await verbs.funnel(db, order)
-    if refusal is not None:
-        error = refused(refusal)
-        error.facts["funnel"] = [{"filter": step.filter, "left": step.left} for step in funnel.steps]
-    else:
-        error = refuse(order.size_bytes, funnel)
-    await verbs.record_refusal(db, order, {"code": error.code, "detail": str(error), **error.facts}, actor=actor)
+    if refusal is None:
+        return refuse(order.size_bytes, funnel)
+    error = refused(refusal)
+    error.facts["funnel"] = [{"filter": step.filter, "left": step.left} for step in funnel.steps]
     return error

@@ -17,6 +17,14 @@ SENTENCES: Mapping[Code, str] = {
 }
 
 
+# Nothing was decided about the request itself.
+INFRASTRUCTURE = frozenset({Code.DATABASE_UNAVAILABLE, Code.READ_ONLY, Code.OVERLOADED, Code.RECOVERING})
+
+
+def infrastructural(error: FabricError) -> bool:
+    return error.code in INFRASTRUCTURE
+
+
 def not_found(key: str) -> FabricError:
     return FabricError(Code.NOT_FOUND, f"there is no allocation {key!r}")
 

@@ -19,6 +19,7 @@ from fastapi import FastAPI
 
 from fabric_manager.allocator.inventory import declare
 from fabric_manager.api.application import build
+from fabric_manager.api.auth import TOKEN
 from fabric_manager.api.services import Readiness, ReadyCheck
 from fabric_manager.app.listening import listening
 from fabric_manager.app.private_files import kept
@@ -187,11 +188,11 @@ class Service:
         """The file first, then its hash: a crash between the two is mended by the next start."""
         settings = self._settings
         if settings.bootstrap_token_file is not None:
-            token = settings.bootstrap_token_file.read_text().strip()
-        elif settings.database_url is None:
-            token = kept(self.token_file, new_token)
-        else:
-            return
+            await self._admit(bootstrap_token(settings.bootstrap_token_file))
+        if settings.database_url is None:
+            await self._admit(kept(self.token_file, new_token))
+
+    async def _admit(self, token: str) -> None:
         owner = Principal(name="admin", role=Role.ADMIN)
         async with self.db.transaction() as tx:
             await tokens.insert(tx, token_id=identities(), hashed=tokens.digest(token), owner=owner)
@@ -257,6 +258,17 @@ class Service:
         except FabricError as error:
             database = ReadyCheck(name="database", ok=False, detail=str(error))
         return Readiness(ready=prepared.ok and database.ok, checks=(prepared, database))
+
+
+def bootstrap_token(path: Path) -> str:
+    """Raises CannotStartError when the file holds no token of our shape: it would be stored and never accepted."""
+    try:
+        token = path.read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise CannotStartError(f"the bootstrap token file cannot be read: {error}") from error
+    if not TOKEN.fullmatch(token):
+        raise CannotStartError(f"{path} holds no token: it is fm_<id>_<secret>, with a secret of 16 to 128 characters")
+    return token
 
 
 def new_token() -> str:

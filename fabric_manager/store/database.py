@@ -30,6 +30,7 @@ UNAVAILABLE_CLASSES = ("08", "53", "57", "58")
 READ_ONLY = "25006"
 TRY_AGAIN = ("40001", "40P01", "55P03")
 EPOCH_LOST = "FM003"
+NO_SCHEMA = ("42P01", "42883", "42703")  # a table, function or column that is not there
 FAILURES = (
     TimeoutError,
     OSError,
@@ -129,6 +130,9 @@ def explain(error: BaseException) -> Exception | None:
         )
     if state == EPOCH_LOST:
         return EpochLostError(str(error))
+    if state in NO_SCHEMA:
+        detail = "the database does not have the schema of this release; run `fabric-manager migrate`"
+        return FabricError(Code.DATABASE_UNAVAILABLE, detail, retry_after_ms=5000)
     if state in TRY_AGAIN:
         return FabricError(Code.OVERLOADED, "too many requests want the same rows; try again", retry_after_ms=500)
     lost = isinstance(error, TimeoutError | OSError | asyncpg.InterfaceError | asyncpg.PostgresConnectionError)

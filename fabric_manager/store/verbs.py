@@ -6,6 +6,7 @@ from uuid import UUID
 
 from fabric_manager.domain.actor import Actor
 from fabric_manager.domain.allocation import Order
+from fabric_manager.domain.errors import FabricError
 from fabric_manager.policy.placement import Candidate
 from fabric_manager.policy.refusal import Funnel, Step
 from fabric_manager.store.database import Database
@@ -65,11 +66,12 @@ async def funnel(db: Database, order: Order) -> Funnel:
     )
 
 
-async def record_refusal(db: Database, order: Order, refusal: Mapping[str, Any], *, actor: Actor) -> None:
-    await db.call(
-        "record_refusal",
-        {"key": order.key, "request": request_of(order), "refusal": refusal, "ctx": context(actor)},
-    )
+async def record_refusal(
+    db: Database, *, key: str, request: Mapping[str, Any], error: FabricError, actor: Actor
+) -> None:
+    """Keep a refusal as an event; `request` says whom and what it was about."""
+    refusal = {"code": error.code, "detail": str(error), **error.facts}
+    await db.call("record_refusal", {"key": key, "request": request, "refusal": refusal, "ctx": context(actor)})
 
 
 async def ensure_tenant(db: Database, name: str, *, new_id: UUID, actor: Actor) -> None:

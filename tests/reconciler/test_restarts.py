@@ -106,11 +106,10 @@ async def test_a_reconciler_may_be_stopped_after_any_time_and_another_one_finish
             if stop == 0:
                 await system.release(key)
         assert await violations(system.db) == []
-    async with system.reconciling(owner="finisher/1"):
-        for n in range(STOPS):
-            ended = await system.reaches(f"stop-{n}", Phase.RELEASED, Phase.QUARANTINED)
+        async with system.reconciling(owner=f"finisher-{n}/1"):
+            ended = await system.reaches(key, Phase.RELEASED, Phase.QUARANTINED)
             assert ended.phase is Phase.RELEASED, ended.failure
-        await empty(system)
+            await empty(system)
 
 
 @POOLS
@@ -309,7 +308,7 @@ async def test_a_rack_killed_at_many_moments_of_a_life_changes_nothing_about_its
             await restarted(system)
             ended = await system.reaches(key, Phase.RELEASED, Phase.QUARANTINED)
             if ended.phase is Phase.QUARANTINED:
-                # An erasure that ended before anybody saw it, in a life that nobody had asked for it: allowed, and said.
+                # An erasure that ended before anybody saw it, in a life that was not asked for it: allowed, and said.
                 assert pool == DCD
                 assert ended.failure is not None
                 assert "may still be there" in ended.failure.detail
