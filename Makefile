@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 DATA_DIR ?= .data
+TEST_PROCESSES ?= 3
 
 .PHONY: demo test check lock openapi schema bench clean
 
@@ -10,7 +11,7 @@ demo: $(VENV)/.installed
 	@exec $(BIN)/fabric-manager demo --data-dir $(DATA_DIR)
 
 test: check
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses $(TEST_PROCESSES) --dist worksteal
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

@@ -19,6 +19,7 @@ from fabric_manager.store.embedded import find_binaries
 from fabric_manager.store.embedded.connecting import database_url
 
 ROOT = Path(__file__).parent.parent
+COMMAND = (sys.executable, "-m", "fabric_manager", "serve", "--port", "0")
 SECONDS = 5
 ROUNDS = 3
 CLIENTS = (1, 8, 32)
@@ -92,8 +93,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         data_dir = Path(directory)
         service = subprocess.Popen(
-            [sys.executable, "-m", "fabric_manager", "serve", "--port", "0", "--data-dir", directory]
-            + ["--topology", str(ROOT / "examples" / "rack.yaml")],
+            [*COMMAND, "--data-dir", directory, "--topology", str(ROOT / "examples" / "rack.yaml")],
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,

@@ -28,6 +28,7 @@ from fabric_manager.reconciler.turns import Wake
 from fabric_manager.southbound.driver import FabricDriver, FrameSink
 from fabric_manager.southbound.registry import open_driver
 from fabric_manager.southbound.simulator.control import RackControl
+from fabric_manager.southbound.simulator.keeping import is_held
 from fabric_manager.southbound.simulator.supervise import RackProcess, start_or_adopt
 from fabric_manager.store import allocations
 from fabric_manager.store.database import Database
@@ -141,6 +142,11 @@ class System:
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
+def inventory_of(rack_file: Path) -> dict[str, Any]:
+    inventory: dict[str, Any] = yaml.safe_load(rack_file.read_text())["inventory"]
+    return inventory
+
+
 @asynccontextmanager
 async def a_system(
     db: Database, identities: Callable[[], UUID], *, directory: Path, rack_file: Path = EXAMPLE
@@ -148,7 +154,7 @@ async def a_system(
     """The example rack, running; nothing is discovered before `reconciling`."""
     rack = await start_or_adopt(state_dir=directory / "rack", rack_file=rack_file)
     control = RackControl(directory / "rack")
-    inventory = yaml.safe_load(rack_file.read_text())["inventory"]
+    inventory = inventory_of(rack_file)
     inventory["fabrics"] = [fabric | {"endpoint": rack.endpoint} for fabric in inventory["fabrics"]]
     await declare(db, inventory, actor=ACTOR, identities=identities)
     try:
@@ -156,3 +162,5 @@ async def a_system(
     finally:
         await control.close()
         await rack.stop()
+        if is_held(directory / "rack"):  # a test started another one in its place
+            await (await start_or_adopt(state_dir=directory / "rack", rack_file=rack_file)).stop()
