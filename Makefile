@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 DATA_DIR ?= .data
 TEST_PROCESSES ?= 3
 
-.PHONY: demo test check lock openapi schema bench clean
+.PHONY: demo test check lock openapi examples schema bench clean
 
 demo: $(VENV)/.installed
 	@exec $(BIN)/fabric-manager demo --data-dir $(DATA_DIR)
@@ -35,6 +35,11 @@ lock:
 	uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --no-header --no-emit-index-url --group dev pyproject.toml --output-file requirements-dev.txt
 
 openapi: $(VENV)/.installed-dev
+	$(BIN)/fabric-manager openapi > openapi/fabric-manager.yaml
+
+# Plays every documented request against a real service and keeps its answers as the documented ones.
+examples: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.documented
 	$(BIN)/fabric-manager openapi > openapi/fabric-manager.yaml
 
 schema: $(VENV)/.installed-dev

@@ -18,6 +18,7 @@ class Settings:
     port: int = setting(8080, "port to listen on; 0 picks a free one")
     data_dir: Path = setting(Path(".data"), "where the embedded database, the token and the simulated rack live")
     database_url: str | None = setting(None, "PostgreSQL 15 or newer; none: the embedded one")
+    database_password_file: Path | None = setting(None, "file with the password for database_url")
     topology: Path | None = setting(None, "YAML file with `hardware:` (simulator) and `inventory:` (imported at start)")
     role: str = setting("all", "all, api (serve HTTP) or worker (drive hardware)")
     tenants_auto_create: bool | None = setting(
@@ -30,7 +31,17 @@ class Settings:
     command_s: float = setting(2.0, "longest wait for an answer from hardware")
     scan_s: float = setting(10.0, "between two comparisons of hardware and database")
     poll_s: float = setting(0.5, "between two looks for due work when nobody wakes the loop")
+    events_keep: int = setting(5_000_000, "events kept at least; older ones go a million at a time")
+    metrics_address: str | None = setting(
+        None, "host:port where /metrics is served to anybody; none: only beside the API, to those with a token"
+    )
+    invariants_s: float = setting(300.0, "between two checks of the promises on the live database")
+    log_format: str = setting("json", "json or text")
     log_level: str = setting("INFO", "DEBUG, INFO, WARNING or ERROR")
+
+    def __post_init__(self) -> None:
+        if self.log_format not in ("json", "text"):
+            raise ValueError(f"log_format is {self.log_format!r}; it must be json or text")
 
 
 def variable(name: str) -> str:

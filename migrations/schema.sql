@@ -37,6 +37,7 @@ CREATE TABLE public.segment (
     node_boot_id text,
     numa_node integer,
     dax_device text,
+    forgotten boolean DEFAULT false NOT NULL,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     updated_at timestamp with time zone DEFAULT now() NOT NULL,
     CONSTRAINT segment_bound_was_read_back CHECK (((phase <> ALL (ARRAY['bound'::text, 'online'::text, 'release_blocked'::text])) OR ((verified_at IS NOT NULL) AND (attachment_id IS NOT NULL)))),
@@ -49,9 +50,11 @@ CREATE TABLE public.segment (
     CONSTRAINT segment_taken_only_when_offline CHECK (((phase <> ALL (ARRAY['releasing'::text, 'sanitizing'::text, 'reserved'::text, 'released'::text, 'failed'::text])) OR (COALESCE(node_state, 'offline'::text) = 'offline'::text)))
 );
 
-COMMENT ON COLUMN public.segment.ld_id IS 'the LD held, on an MLD';
+COMMENT ON COLUMN public.segment.ld_id IS 'the LD held; an SLD is its own LD 0';
 
 COMMENT ON COLUMN public.segment.dpa_space IS 'the host interface its extents live in, on a DCD once bound';
+
+COMMENT ON COLUMN public.segment.forgotten IS 'as its allocation is';
 
 CREATE FUNCTION public.after_transition(s public.segment, was text) RETURNS void
     LANGUAGE plpgsql
@@ -115,6 +118,7 @@ END $$;
 CREATE TABLE public.allocation (
     id uuid NOT NULL,
     key text NOT NULL,
+    forgotten boolean DEFAULT false NOT NULL,
     tenant_id uuid NOT NULL,
     consumer_kind text,
     cluster text,
@@ -137,6 +141,7 @@ CREATE TABLE public.allocation (
     reservation_ttl_s integer,
     reservation_expires_at timestamp with time zone,
     finished_at timestamp with time zone,
+    state_changed_at timestamp with time zone DEFAULT now() NOT NULL,
     generation bigint DEFAULT '1'::bigint NOT NULL,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     updated_at timestamp with time zone DEFAULT now() NOT NULL,
@@ -144,6 +149,8 @@ CREATE TABLE public.allocation (
     CONSTRAINT allocation_phase_known CHECK ((phase = ANY (ARRAY['reserved'::text, 'binding'::text, 'bound'::text, 'online'::text, 'release_blocked'::text, 'releasing'::text, 'sanitizing'::text, 'released'::text, 'failed'::text, 'lost'::text, 'quarantined'::text]))),
     CONSTRAINT allocation_size_bounded CHECK (((size_bytes >= 1) AND (size_bytes <= '9007199254740991'::bigint)))
 );
+
+COMMENT ON COLUMN public.allocation.forgotten IS 'its tombstone is gone';
 
 CREATE FUNCTION public.allocation_dims(a public.allocation) RETURNS jsonb
     LANGUAGE plpgsql STABLE
@@ -182,11 +189,53 @@ BEGIN
   );
 END $$;
 
+CREATE FUNCTION public.apply_inventory(arg jsonb) RETURNS jsonb
+    LANGUAGE plpgsql
+    AS $_$
+DECLARE
+  noun text;
+  thing jsonb;
+  place bigint;
+  ids jsonb := arg->'ids';
+  done integer := 0;
+  answer jsonb;
+  diff jsonb[] := '{}';
+  refused jsonb;
+BEGIN
+  PERFORM declaring();
+  IF jsonb_typeof(arg->'if_match') = 'array' AND NOT arg->'if_match' ?| ARRAY['*', inventory_digest()] THEN
+    RETURN refusal('stale_generation', 'the inventory has changed since you read it');
+  END IF;
+  FOREACH noun IN ARRAY ARRAY['fabric', 'pool', 'device', 'host'] LOOP
+    FOR thing, place IN
+      SELECT t.value, t.ordinality - 1 FROM jsonb_array_elements(arg->'inventory'->(noun || 's')) WITH ORDINALITY t
+    LOOP
+      EXECUTE format('SELECT put_%s($1)', noun) INTO answer USING jsonb_build_object(
+        'id', ids->done, 'ctx', arg->'ctx', noun, thing);
+      done := done + 1;
+      IF answer ? 'refused' THEN
+        refused := answer || jsonb_build_object('noun', noun, 'index', place, 'name', thing->'name');
+        RAISE EXCEPTION USING ERRCODE = 'FM002';
+      ELSIF answer->'changes' <> '[]' THEN
+        diff := diff || jsonb_build_object(
+          'noun', noun, 'name', thing->'name', 'fields', answer->'changes',
+          'action', CASE WHEN (answer->>'created')::boolean THEN 'create' ELSE 'change' END);
+      END IF;
+    END LOOP;
+  END LOOP;
+  IF (arg->>'dry_run')::boolean THEN
+    RAISE EXCEPTION USING ERRCODE = 'FM002';
+  END IF;
+  RETURN jsonb_build_object('diff', to_jsonb(diff));
+EXCEPTION WHEN SQLSTATE 'FM002' THEN  -- every row is as it was; variables are not rows
+  RETURN coalesce(refused, jsonb_build_object('diff', to_jsonb(diff)));
+END $_$;
+
 CREATE TABLE public.device (
     id uuid NOT NULL,
     number integer NOT NULL,
     name text NOT NULL,
-    fabric_id uuid NOT NULL,
+    fabric_id uuid,
     switch_id uuid,
     port_number smallint,
     serial text NOT NULL,
@@ -217,18 +266,23 @@ CREATE TABLE public.device (
     firmware text DEFAULT ''::text NOT NULL,
     admin_state text DEFAULT 'enabled'::text NOT NULL,
     boot_count bigint,
+    state_changed_at timestamp with time zone DEFAULT now() NOT NULL,
     generation bigint DEFAULT '1'::bigint NOT NULL,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     updated_at timestamp with time zone DEFAULT now() NOT NULL,
-    CONSTRAINT device_admin_state_known CHECK ((admin_state = ANY (ARRAY['enabled'::text, 'cordoned'::text, 'draining'::text, 'maintenance'::text]))),
+    CONSTRAINT device_admin_state_known CHECK ((admin_state = ANY (ARRAY['enabled'::text, 'cordoned'::text, 'draining'::text, 'maintenance'::text, 'retired'::text]))),
     CONSTRAINT device_bytes_not_negative CHECK ((LEAST(free_bytes, allocated_bytes, sanitizing_bytes, quarantined_bytes, withdrawn_bytes) >= 0)),
     CONSTRAINT device_bytes_sum_to_capacity CHECK ((capacity_bytes = ((((free_bytes + allocated_bytes) + sanitizing_bytes) + quarantined_bytes) + withdrawn_bytes))),
     CONSTRAINT device_free_lds_bounded CHECK (((free_lds >= 0) AND (free_lds <= 65535))),
+    CONSTRAINT device_has_fabric CHECK (((fabric_id IS NOT NULL) OR (admin_state = 'retired'::text))),
     CONSTRAINT device_health_known CHECK ((health = ANY (ARRAY['ok'::text, 'degraded'::text, 'failed'::text, 'unknown'::text]))),
     CONSTRAINT device_kind_known CHECK ((kind = ANY (ARRAY['sld'::text, 'mld'::text, 'dcd'::text]))),
+    CONSTRAINT device_retired_holds_nothing CHECK (((admin_state <> 'retired'::text) OR ((pool_id IS NULL) AND (capacity_bytes = 0)))),
     CONSTRAINT device_share_bounded CHECK (((share_n >= 0) AND (share_n <= 256)))
 )
 WITH (fillfactor='70');
+
+COMMENT ON COLUMN public.device.fabric_id IS 'NULL: retired, and its fabric deleted';
 
 COMMENT ON COLUMN public.device.free_lds IS 'bit n: LD n is carved, clean, unheld';
 
@@ -265,13 +319,28 @@ BEGIN
   IF FOUND THEN
     RETURN jsonb_build_object('attachment_id', t.id, 'ld_id', t.ld_id);
   END IF;
-  place := choose_vppb(h, d);
-  IF place ? 'refusal' THEN
-    RETURN place;
+  -- The host's port may still hang on the device from before one of the two was deleted: that place is taken up again,
+  -- and an interface that hangs on another port is left alone.
+  SELECT jsonb_build_object('switch_id', p.switch_id, 'vcs', p.vcs_number, 'vppb', p.number, 'ld_id', p.ld_id) INTO place
+  FROM host_port hp JOIN switch w ON w.name = hp.switch_name AND w.id = d.switch_id
+  JOIN vcs v ON v.switch_id = w.id AND v.upstream_port = hp.port_number
+  JOIN vppb p ON p.switch_id = v.switch_id AND p.vcs_number = v.number
+  WHERE hp.host_id = h.id AND p.state = 'bound_ld' AND p.port_number = d.port_number AND NOT EXISTS (
+    SELECT FROM attachment o WHERE o.live AND ((o.switch_id, o.vcs_number, o.vppb_number)
+      = (p.switch_id, p.vcs_number, p.number) OR (o.device_no, o.ld_id) = (d.number, p.ld_id)))
+  LIMIT 1;
+  interface := (place->>'ld_id')::smallint;
+  IF interface IS NULL THEN
+    place := choose_vppb(h, d);
+    IF place ? 'refusal' THEN
+      RETURN place;
+    END IF;
+    SELECT n INTO interface FROM generate_series(0, d.lds_max - 1) n
+    WHERE NOT EXISTS (SELECT FROM attachment x WHERE x.device_no = d.number AND x.live AND x.ld_id = n)
+      AND NOT EXISTS (SELECT FROM vppb p WHERE p.switch_id = d.switch_id AND p.state = 'bound_ld'
+                      AND p.port_number = d.port_number AND p.ld_id = n)
+    ORDER BY n LIMIT 1;
   END IF;
-  SELECT n INTO interface FROM generate_series(0, d.lds_max - 1) n
-  WHERE NOT EXISTS (SELECT FROM attachment x WHERE x.device_no = d.number AND x.live AND x.ld_id = n)
-  ORDER BY n LIMIT 1;
   IF interface IS NULL THEN
     RETURN jsonb_build_object('refusal', jsonb_build_object(
       'code', 'host_limit_reached', 'host', h.name, 'device', d.name, 'host_interfaces', d.lds_max));
@@ -281,6 +350,10 @@ BEGIN
           (place->>'vppb')::smallint, d.port_number, interface);
   RETURN jsonb_build_object('attachment_id', new_id, 'ld_id', interface);
 END $$;
+
+CREATE FUNCTION public.bad_field(field text, detail text) RETURNS jsonb
+    LANGUAGE sql IMMUTABLE
+    AS $$ SELECT refusal('validation_failed', detail, jsonb_build_object('field', field)) $$;
 
 CREATE FUNCTION public.begin_step(arg jsonb) RETURNS integer
     LANGUAGE plpgsql
@@ -311,7 +384,7 @@ DECLARE
   refusal jsonb;
 BEGIN
   PERFORM FROM allocation_key WHERE key = arg->>'key' FOR UPDATE;
-  SELECT * INTO a FROM allocation WHERE key = arg->>'key';
+  SELECT * INTO a FROM allocation WHERE key = arg->>'key' AND NOT forgotten;
   IF NOT FOUND THEN
     RETURN jsonb_build_object('outcome', 'absent');
   ELSIF a.phase = 'released' THEN
@@ -379,6 +452,15 @@ CREATE FUNCTION public.bucket(phase text) RETURNS text
   SELECT CASE WHEN phase IN ('failed', 'released') THEN 'free'
               WHEN phase IN ('sanitizing', 'quarantined') THEN phase
               ELSE 'allocated' END
+$$;
+
+CREATE FUNCTION public.can_serve(d public.device) RETURNS boolean
+    LANGUAGE sql IMMUTABLE
+    AS $$
+  SELECT CASE d.kind
+    WHEN 'mld' THEN 'sanitize_ld' = ANY (d.capabilities)
+    WHEN 'dcd' THEN d.capabilities @> ARRAY['dc_prescriptive', 'sanitize_on_release']
+    ELSE 'sanitize_device' = ANY (d.capabilities) END
 $$;
 
 CREATE FUNCTION public.choose_spans(d public.device, space smallint, size bigint) RETURNS SETOF int8range
@@ -455,12 +537,14 @@ BEGIN
     EXIT WHEN FOUND;
     SELECT * INTO k FROM allocation_key WHERE key = arg->>'key' FOR UPDATE;
     CONTINUE WHEN NOT FOUND;  -- its owner was refused and took it back
-    SELECT * INTO a FROM allocation WHERE key = k.key;
+    UPDATE allocation SET forgotten = true WHERE key = k.key AND NOT forgotten AND k.expires_at <= now();
+    SELECT * INTO a FROM allocation WHERE key = k.key AND NOT forgotten;
     IF FOUND THEN
       RETURN replay(a, arg);
     END IF;
     IF k.expires_at > now() AND k.tombstone_scopes && ARRAY[
-      'any', 'tenant:' || (arg#>>'{request,tenant}'), 'cluster:' || (arg#>>'{request,consumer,cluster}')
+      'any', 'tenant:' || (arg#>>'{request,tenant}'), 'cluster:' || (arg#>>'{request,consumer,cluster}'),
+      'host:' || (arg#>>'{request,host}')
     ] THEN
       RETURN jsonb_build_object('outcome', 'released');
     END IF;
@@ -468,6 +552,9 @@ BEGIN
     EXIT;
   END LOOP;
 
+  IF arg->>'tenant_id' IS NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'FM002', MESSAGE = '{"outcome": "no_tenant"}';
+  END IF;
   FOR candidate IN SELECT n::integer FROM jsonb_array_elements_text(arg->'candidates') n LOOP
     answer := try_device(arg, candidate, wait => false);
     IF answer->>'outcome' = 'granted' THEN
@@ -517,7 +604,7 @@ BEGIN
       FROM pool p CROSS JOIN LATERAL (
         SELECT x.*, grant_of(x, size) AS granted FROM device x
         WHERE x.pool_id = p.id AND x.free_bytes >= size AND x.free_bytes > 0
-          AND x.health = 'ok' AND x.admin_state = 'enabled'
+          AND x.health = 'ok' AND x.admin_state = 'enabled' AND can_serve(x) AND may_use(x, request)
           AND (request->>'device' IS NULL OR x.name = request->>'device')
           AND x.number <> ALL (tried)
           AND (request->>'host' IS NULL OR host_reaches(h, x) AND (NOT binds OR host_can_attach(h, x)))
@@ -539,32 +626,58 @@ CREATE FUNCTION public.claim_funnel(arg jsonb) RETURNS jsonb
       d.admin_state = 'enabled' AS enabled,
       r->>'host' IS NULL OR host_reaches(host_id, d) AS reachable,
       r->>'host' IS NULL OR NOT (r->>'bind')::boolean OR host_can_attach(host_id, d) AS attachable,
-      d.pool_id IS NOT NULL AND d.kind = ANY (kinds_for(r->>'attachment'))
+      d.pool_id IS NOT NULL AND d.kind = ANY (kinds_for(r->>'attachment')) AND may_use(d, r)
         AND (r->>'device' IS NULL OR d.name = r->>'device')
         AND (r->>'pool' IS NULL OR d.pool_id = (SELECT id FROM pool WHERE name = r->>'pool')) AS pooled,
+      can_serve(d) AS capable,
       grant_of(d, size) IS NOT NULL AS roomy
-    FROM device d, asked
+    FROM device d, asked WHERE d.admin_state <> 'retired'
+  ), passed AS (
+    -- a device passes a filter when it passes that one and all before it
+    SELECT *, healthy AS to_enabled, healthy AND enabled AS to_reachable, healthy AND enabled AND reachable AS to_attachable,
+      healthy AND enabled AND reachable AND attachable AS to_pool,
+      healthy AND enabled AND reachable AND attachable AND pooled AS to_capable,
+      healthy AND enabled AND reachable AND attachable AND pooled AND capable AS to_space
+    FROM judged
   ), survivors AS (
-    SELECT * FROM judged WHERE healthy AND enabled AND reachable AND attachable AND pooled
+    SELECT * FROM passed WHERE to_space
   )
   SELECT jsonb_build_object(
     'steps', (SELECT jsonb_build_array(
       jsonb_build_object('filter', 'known', 'left', count(*)),
-      jsonb_build_object('filter', 'healthy', 'left', count(*) FILTER (WHERE healthy)),
-      jsonb_build_object('filter', 'enabled', 'left', count(*) FILTER (WHERE healthy AND enabled)),
-      jsonb_build_object('filter', 'reachable', 'left', count(*) FILTER (WHERE healthy AND enabled AND reachable)),
-      jsonb_build_object('filter', 'attachable', 'left',
-        count(*) FILTER (WHERE healthy AND enabled AND reachable AND attachable)),
-      jsonb_build_object('filter', 'pool', 'left',
-        count(*) FILTER (WHERE healthy AND enabled AND reachable AND attachable AND pooled)),
-      jsonb_build_object('filter', 'space', 'left',
-        count(*) FILTER (WHERE healthy AND enabled AND reachable AND attachable AND pooled AND roomy))
-    ) FROM judged),
+      jsonb_build_object('filter', 'healthy', 'left', count(*) FILTER (WHERE to_enabled)),
+      jsonb_build_object('filter', 'enabled', 'left', count(*) FILTER (WHERE to_reachable)),
+      jsonb_build_object('filter', 'reachable', 'left', count(*) FILTER (WHERE to_attachable)),
+      jsonb_build_object('filter', 'attachable', 'left', count(*) FILTER (WHERE to_pool)),
+      jsonb_build_object('filter', 'pool', 'left', count(*) FILTER (WHERE to_capable)),
+      jsonb_build_object('filter', 'capable', 'left', count(*) FILTER (WHERE to_space)),
+      jsonb_build_object('filter', 'space', 'left', count(*) FILTER (WHERE to_space AND roomy))
+    ) FROM passed),
     'undiscovered', (SELECT count(*) FROM judged WHERE unread AND pooled),
     'free_bytes', (SELECT coalesce(sum(free_bytes), 0) FROM survivors),
     'largest_fit_bytes', (SELECT coalesce(max(largest_grant(whole, false)), 0) FROM survivors),
     'largest_fit_soon_bytes', (SELECT coalesce(max(largest_grant(whole, true)), 0) FROM survivors))
 $$;
+
+CREATE FUNCTION public.claim_preview(arg jsonb) RETURNS jsonb
+    LANGUAGE plpgsql STABLE
+    AS $$
+BEGIN
+  RETURN jsonb_build_object(
+    'candidates', (
+      SELECT coalesce(jsonb_agg(c || jsonb_build_object('device', d.name, 'pool', p.name)), '[]')
+      FROM jsonb_array_elements(claim_candidates(arg || '{"tried": []}')->'candidates') c
+      JOIN device d ON d.number = (c->>'number')::integer JOIN pool p ON p.id = d.pool_id),
+    'funnel', claim_funnel(arg),
+    'quota', (
+      SELECT jsonb_build_object('quota_bytes', t.quota_bytes, 'used_bytes', t.used_bytes,
+        'quota_allocations', t.quota_allocations, 'used_allocations', t.used_allocations)
+      FROM tenant t WHERE t.name = arg#>>'{request,tenant}'),
+    'fence', (
+      SELECT jsonb_build_object('host', h.name, 'reason', h.fence_reason)
+      FROM host h WHERE h.name = arg#>>'{request,host}' AND h.fenced_at IS NOT NULL
+        AND (arg#>>'{request,bind}')::boolean));
+END $$;
 
 CREATE FUNCTION public.conditions_of(phase text, conditions jsonb) RETURNS jsonb
     LANGUAGE plpgsql
@@ -593,7 +706,319 @@ BEGIN
   );
 END $$;
 
-CREATE FUNCTION public.devices_absent(arg jsonb) RETURNS void
+CREATE FUNCTION public.cordon_device(arg jsonb) RETURNS jsonb
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  d device;
+  wanted text := CASE WHEN (arg->>'cordoned')::boolean THEN 'cordoned' ELSE 'enabled' END;
+  unmet jsonb;
+BEGIN
+  SELECT * INTO d FROM device WHERE arg->>'ref' IN (name, id::text) AND admin_state <> 'retired' FOR NO KEY UPDATE;
+  IF d.id IS NULL THEN
+    RETURN refusal('not_found', format('there is no device ''%s''', arg->>'ref'));
+  END IF;
+  unmet := unmet_condition(arg, d.generation);
+  IF unmet IS NOT NULL THEN
+    RETURN unmet;
+  ELSIF d.admin_state NOT IN ('enabled', 'cordoned') THEN
+    RETURN refusal('illegal_phase', format('device %s is %s', d.name, d.admin_state),
+      jsonb_build_object('admin_state', d.admin_state));
+  ELSIF d.admin_state = wanted THEN
+    RETURN jsonb_build_object('changed', false);
+  END IF;
+  UPDATE device SET admin_state = wanted, generation = generation + 1, updated_at = now() WHERE number = d.number;
+  PERFORM record_event(CASE wanted WHEN 'cordoned' THEN 'device.cordoned' ELSE 'device.uncordoned' END, 'device',
+    d.id::text, arg->'ctx', jsonb_build_object('admin_state', d.admin_state), jsonb_build_object('admin_state', wanted),
+    jsonb_build_object('device', d.name, 'pool', (SELECT name FROM pool WHERE id = d.pool_id)));
+  RETURN jsonb_build_object('changed', true);
+END $$;
+
+CREATE FUNCTION public.cordon_forgetful(device_no integer, ctx jsonb) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  d device;
+BEGIN
+  UPDATE device SET admin_state = 'cordoned', generation = generation + 1, updated_at = now()
+  WHERE number = device_no AND admin_state = 'enabled' RETURNING * INTO d;
+  IF FOUND THEN
+    PERFORM record_event('device.cordoned', 'device', d.id::text, ctx, jsonb_build_object('admin_state', 'enabled'),
+      jsonb_build_object('admin_state', 'cordoned', 'reason', 'it lost memory in use without erasing it'),
+      jsonb_build_object('device', d.name));
+  END IF;
+END $$;
+
+CREATE FUNCTION public.count_change_marks(batch_max integer) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+  WITH taken AS (
+    DELETE FROM change_mark WHERE id IN (SELECT id FROM change_mark ORDER BY id LIMIT batch_max) RETURNING kind
+  )
+  INSERT INTO event_kind_head (kind, changes) SELECT kind, count(*) FROM taken GROUP BY kind
+  ON CONFLICT (kind) DO UPDATE SET changes = event_kind_head.changes + excluded.changes;
+END $$;
+
+CREATE FUNCTION public.count_one(what text, which text) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  shards CONSTANT integer := 8;
+BEGIN
+  INSERT INTO tally (name, label, shard, value) VALUES (what, which, pg_backend_pid() % shards, 1)
+  ON CONFLICT (name, label, shard) DO UPDATE SET value = tally.value + 1;
+END $$;
+
+CREATE FUNCTION public.declared_device(d public.device) RETURNS jsonb
+    LANGUAGE plpgsql STABLE
+    AS $$
+BEGIN
+  RETURN (
+    SELECT jsonb_build_object(
+    'name', d.name, 'serial', d.serial, 'fabric', (SELECT name FROM fabric WHERE id = d.fabric_id),
+    'pool', (SELECT name FROM pool WHERE id = d.pool_id), 'tier', d.tier, 'media', d.media,
+    'failure_domain', d.failure_domain, 'labels', d.labels, 'bandwidth_bytes_per_s', d.bandwidth_bytes_per_s,
+    'latency_ns', d.latency_ns, 'reserved_for', to_jsonb(d.reserved_for))
+  );
+END $$;
+
+CREATE TABLE public.fabric (
+    id uuid NOT NULL,
+    name text NOT NULL,
+    driver text NOT NULL,
+    endpoint text NOT NULL,
+    credentials_ref text,
+    admin_state text DEFAULT 'active'::text NOT NULL,
+    state text DEFAULT 'unreachable'::text NOT NULL,
+    state_reason text,
+    owner text,
+    epoch bigint DEFAULT '0'::bigint NOT NULL,
+    owned_until timestamp with time zone,
+    scanned_at timestamp with time zone,
+    state_changed_at timestamp with time zone DEFAULT now() NOT NULL,
+    generation bigint DEFAULT '1'::bigint NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    updated_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT fabric_admin_state_known CHECK ((admin_state = ANY (ARRAY['active'::text, 'paused'::text, 'maintenance'::text]))),
+    CONSTRAINT fabric_epoch_not_negative CHECK ((epoch >= 0)),
+    CONSTRAINT fabric_state_known CHECK ((state = ANY (ARRAY['up'::text, 'degraded'::text, 'unreachable'::text])))
+);
+
+COMMENT ON COLUMN public.fabric.owner IS 'process that drives the hardware now';
+
+CREATE FUNCTION public.declared_fabric(f public.fabric) RETURNS jsonb
+    LANGUAGE plpgsql IMMUTABLE
+    AS $$
+BEGIN
+  RETURN (
+    SELECT jsonb_build_object('name', f.name, 'driver', f.driver, 'endpoint', f.endpoint, 'admin_state', f.admin_state)
+  );
+END $$;
+
+CREATE FUNCTION public.declared_host(h public.host) RETURNS jsonb
+    LANGUAGE plpgsql STABLE
+    AS $$
+BEGIN
+  RETURN (
+    SELECT jsonb_build_object(
+    'name', h.name,
+    'ports', (SELECT coalesce(jsonb_agg(jsonb_build_object('switch', p.switch_name, 'port', p.port_number)
+                                        ORDER BY p.switch_name, p.port_number), '[]')
+              FROM host_port p WHERE p.host_id = h.id),
+    'kubernetes', nullif(jsonb_strip_nulls(jsonb_build_object(
+      'cluster', h.cluster, 'node', h.node, 'node_uid', h.node_uid)), '{}'),
+    'limits', nullif(jsonb_strip_nulls(jsonb_build_object(
+      'vppbs', h.vppbs_max, 'decoders', h.decoders_max)), '{}'),
+    'labels', h.labels)
+  );
+END $$;
+
+CREATE TABLE public.pool (
+    id uuid NOT NULL,
+    name text NOT NULL,
+    kind text NOT NULL,
+    tier text,
+    labels jsonb DEFAULT '{}'::jsonb NOT NULL,
+    generation bigint DEFAULT '1'::bigint NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    updated_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT pool_kind_known CHECK ((kind = ANY (ARRAY['sld'::text, 'mld'::text, 'dcd'::text])))
+);
+
+CREATE FUNCTION public.declared_pool(p public.pool) RETURNS jsonb
+    LANGUAGE plpgsql IMMUTABLE
+    AS $$
+BEGIN
+  RETURN (
+    SELECT jsonb_build_object('name', p.name, 'kind', p.kind, 'tier', p.tier, 'labels', p.labels)
+  );
+END $$;
+
+CREATE FUNCTION public.declaring() RETURNS void
+    LANGUAGE sql
+    AS $$ SELECT pg_advisory_xact_lock(hashtextextended('inventory', 0)) $$;
+
+CREATE FUNCTION public.delete_device(arg jsonb) RETURNS jsonb
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  d device;
+  pool_name text;
+  before jsonb;
+  holders jsonb;
+  unmet jsonb;
+BEGIN
+  PERFORM declaring();
+  SELECT * INTO d FROM device WHERE arg->>'ref' IN (name, id::text) AND admin_state <> 'retired' FOR NO KEY UPDATE;
+  IF d.id IS NULL THEN
+    RETURN refusal('not_found', format('there is no device ''%s''', arg->>'ref'));
+  END IF;
+  before := declared_device(d);
+  unmet := unmet_condition(arg, d.generation);
+  holders := used_by('allocations', live_on(d.number));
+  IF unmet IS NOT NULL THEN
+    RETURN unmet;
+  ELSIF holders <> '[]' THEN
+    RETURN in_use('device', d.name, holders);
+  END IF;
+  PERFORM retire(d);
+  PERFORM record_event('device.retired', 'device', d.id::text, arg->'ctx', before, NULL,
+    jsonb_build_object('device', d.name, 'pool', before->>'pool'));
+  RETURN jsonb_build_object('deleted', d.name);
+END $$;
+
+CREATE FUNCTION public.delete_fabric(arg jsonb) RETURNS jsonb
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  f fabric;
+  d device;
+  holders jsonb;
+  unmet jsonb;
+BEGIN
+  PERFORM declaring();
+  SELECT * INTO f FROM fabric WHERE arg->>'ref' IN (name, id::text);
+  IF f.id IS NULL THEN
+    RETURN refusal('not_found', format('there is no fabric ''%s''', arg->>'ref'));
+  END IF;
+  PERFORM pg_advisory_xact_lock(epoch_lock(f.id));  -- whoever drives it finishes its transaction first, as in a take-over
+  SELECT * INTO f FROM fabric WHERE id = f.id FOR UPDATE;
+  unmet := unmet_condition(arg, f.generation);
+  holders := used_by('devices', ARRAY(SELECT name FROM device WHERE fabric_id = f.id AND pool_id IS NOT NULL ORDER BY name))
+    || used_by('allocations', ARRAY(
+      SELECT DISTINCT a.key FROM device x JOIN segment s ON s.device_no = x.number AND s.phase NOT IN ('failed', 'released')
+      JOIN allocation a ON a.id = s.allocation_id WHERE x.fabric_id = f.id ORDER BY a.key))
+    || used_by('operations', ARRAY(
+      SELECT id::text FROM operation WHERE fabric_id = f.id AND state IN ('pending', 'running') ORDER BY id));
+  IF unmet IS NOT NULL THEN
+    RETURN unmet;
+  ELSIF holders <> '[]' THEN
+    RETURN in_use('fabric', f.name, holders);
+  END IF;
+  FOR d IN SELECT * FROM device WHERE fabric_id = f.id AND admin_state <> 'retired' ORDER BY number FOR NO KEY UPDATE LOOP
+    PERFORM retire(d);
+  END LOOP;
+  UPDATE device SET fabric_id = NULL WHERE fabric_id = f.id;
+  UPDATE operation SET fabric_id = NULL, generation = generation + 1 WHERE fabric_id = f.id;
+  UPDATE switch SET fabric_id = NULL, name = format('%s~%s', name, id), generation = generation + 1 WHERE fabric_id = f.id;
+  DELETE FROM fabric WHERE id = f.id;
+  PERFORM record_event('fabric.deleted', 'fabric', f.id::text, arg->'ctx', declared_fabric(f), NULL);
+  RETURN jsonb_build_object('deleted', f.name);
+END $$;
+
+CREATE FUNCTION public.delete_host(arg jsonb) RETURNS jsonb
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  h host;
+  before jsonb;
+  holders jsonb;
+  unmet jsonb;
+BEGIN
+  PERFORM declaring();
+  SELECT * INTO h FROM host WHERE arg->>'ref' IN (name, id::text) FOR UPDATE;
+  IF h.id IS NULL THEN
+    RETURN refusal('not_found', format('there is no host ''%s''', arg->>'ref'));
+  END IF;
+  before := declared_host(h);
+  unmet := unmet_condition(arg, h.generation);
+  holders := used_by('allocations', ARRAY(
+    SELECT key FROM allocation WHERE host_id = h.id AND phase NOT IN ('failed', 'released') ORDER BY key));
+  IF unmet IS NOT NULL THEN
+    RETURN unmet;
+  ELSIF holders <> '[]' THEN
+    RETURN in_use('host', h.name, holders);
+  END IF;
+  UPDATE allocation SET host_id = NULL, generation = generation + 1 WHERE host_id = h.id;
+  UPDATE attachment SET host_id = NULL, live = false, state = 'gone', updated_at = now() WHERE host_id = h.id;
+  DELETE FROM host_port WHERE host_id = h.id;
+  DELETE FROM host WHERE id = h.id;
+  PERFORM record_event('host.deleted', 'host', h.id::text, arg->'ctx', before, NULL,
+    jsonb_build_object('host', h.name, 'cluster', h.cluster));
+  RETURN jsonb_build_object('deleted', h.name);
+END $$;
+
+CREATE FUNCTION public.delete_pool(arg jsonb) RETURNS jsonb
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  p pool;
+  holders jsonb;
+  unmet jsonb;
+BEGIN
+  PERFORM declaring();
+  SELECT * INTO p FROM pool WHERE arg->>'ref' IN (name, id::text) FOR UPDATE;
+  IF p.id IS NULL THEN
+    RETURN refusal('not_found', format('there is no pool ''%s''', arg->>'ref'));
+  END IF;
+  unmet := unmet_condition(arg, pool_generation(p));
+  holders := used_by('devices', ARRAY(SELECT name FROM device WHERE pool_id = p.id ORDER BY name))
+    || used_by('allocations', ARRAY(
+      SELECT key FROM allocation WHERE pool_id = p.id AND phase NOT IN ('failed', 'released') ORDER BY key));
+  IF unmet IS NOT NULL THEN
+    RETURN unmet;
+  ELSIF holders <> '[]' THEN
+    RETURN in_use('pool', p.name, holders);
+  END IF;
+  UPDATE allocation SET pool_id = NULL, generation = generation + 1 WHERE pool_id = p.id;
+  DELETE FROM pool WHERE id = p.id;
+  PERFORM record_event('pool.deleted', 'pool', p.id::text, arg->'ctx', declared_pool(p), NULL,
+    jsonb_build_object('pool', p.name));
+  RETURN jsonb_build_object('deleted', p.name);
+END $$;
+
+CREATE FUNCTION public.device_conflict(wish jsonb, named public.device, bearer public.device) RETURNS jsonb
+    LANGUAGE plpgsql STABLE
+    AS $$
+DECLARE
+  name text := wish->>'name';
+  p pool;
+  holders jsonb;
+BEGIN
+  SELECT * INTO p FROM pool x WHERE x.name = wish->>'pool';
+  IF p.id IS NULL THEN
+    RETURN bad_field('pool', format('device %s: there is no pool %s', name, wish->>'pool'));
+  ELSIF NOT EXISTS (SELECT FROM fabric f WHERE f.name = wish->>'fabric') THEN
+    RETURN bad_field('fabric', format('device %s: there is no fabric %s', name, wish->>'fabric'));
+  ELSIF bearer.switch_id IS NOT NULL AND bearer.kind <> p.kind THEN
+    RETURN bad_field('pool', format('device %s: it is not of kind %s as pool %s is', name, p.kind, p.name));
+  ELSIF bearer.switch_id IS NOT NULL AND bearer.fabric_id <> (SELECT id FROM fabric f WHERE f.name = wish->>'fabric') THEN
+    RETURN bad_field('fabric', format('device %s: hardware shows it in fabric %s', name,
+      (SELECT f.name FROM fabric f WHERE f.id = bearer.fabric_id)));
+  END IF;
+  IF named.id <> bearer.id AND bearer.pool_id IS NOT NULL THEN
+    RETURN bad_field('serial', format('device %s: serial %s is that of device %s', name, bearer.serial, bearer.name));
+  ELSIF named.serial <> wish->>'serial' THEN
+    holders := used_by('allocations', live_on(named.number));
+    IF holders <> '[]' THEN
+      RETURN in_use('device', name, holders);
+    END IF;
+  END IF;
+  RETURN NULL;
+END $$;
+
+CREATE FUNCTION public.devices_absent(arg jsonb) RETURNS jsonb
     LANGUAGE plpgsql
     AS $$
 DECLARE
@@ -609,6 +1034,9 @@ BEGIN
     PERFORM record_event('device.absent', 'device', d.id::text, arg->'ctx', NULL,
       jsonb_build_object('serial', d.serial), jsonb_build_object('device', d.name));
   END LOOP;
+  RETURN (SELECT coalesce(jsonb_agg(serial), '[]') FROM device
+          WHERE fabric_id = (arg->>'fabric_id')::uuid AND health = 'unknown' AND admin_state <> 'retired'
+            AND serial = ANY (ARRAY(SELECT jsonb_array_elements_text(arg->'serials'))));
 END $$;
 
 CREATE FUNCTION public.discover_device(arg jsonb) RETURNS void
@@ -627,6 +1055,8 @@ BEGIN
     INSERT INTO device (id, name, fabric_id, serial, kind)
     VALUES ((arg->>'id')::uuid, facts->>'serial', (arg->>'fabric_id')::uuid, facts->>'serial', facts->>'kind')
     RETURNING * INTO before;
+  ELSIF before.admin_state = 'retired' THEN
+    RETURN;  -- until it is declared anew, nobody is to see it
   END IF;
   IF facts->>'kind' <> 'dcd' THEN
     -- an SLD is one logical device
@@ -700,8 +1130,10 @@ BEGIN
   INSERT INTO switch (id, fabric_id, name, serial, hdm_decoders, boot_count)
   VALUES ((arg->>'id')::uuid, (arg->>'fabric_id')::uuid, facts->>'name', facts->>'serial',
           (facts->>'hdm_decoders')::integer, (facts->>'boot_count')::bigint)
-  ON CONFLICT (serial) DO UPDATE SET hdm_decoders = excluded.hdm_decoders, boot_count = excluded.boot_count,
-    generation = switch.generation + (switch.boot_count IS DISTINCT FROM excluded.boot_count)::integer, updated_at = now()
+  ON CONFLICT (serial) DO UPDATE SET fabric_id = excluded.fabric_id, name = excluded.name,
+    hdm_decoders = excluded.hdm_decoders, boot_count = excluded.boot_count,
+    generation = switch.generation + ((switch.fabric_id, switch.name, switch.boot_count)
+      IS DISTINCT FROM (excluded.fabric_id, excluded.name, excluded.boot_count))::integer, updated_at = now()
   RETURNING * INTO w;
   was_new := w.id = (arg->>'id')::uuid;
   IF was_new THEN
@@ -802,12 +1234,12 @@ BEGIN
     SELECT key FROM (
       SELECT key FROM allocation WHERE phase = 'reserved' AND reservation_expires_at < now()
       UNION ALL
-      SELECT key FROM allocation WHERE phase = 'failed' AND finished_at < now() - tombstone_hours()
+      SELECT key FROM allocation WHERE phase = 'failed' AND NOT forgotten AND finished_at < now() - tombstone_hours()
     ) due ORDER BY key LIMIT (arg->>'batch_max')::integer
   LOOP
     PERFORM FROM allocation_key WHERE key = k FOR UPDATE SKIP LOCKED;
     CONTINUE WHEN NOT FOUND;
-    SELECT * INTO a FROM allocation WHERE key = k;
+    SELECT * INTO a FROM allocation WHERE key = k AND NOT forgotten;
     IF a.phase = 'reserved' AND a.reservation_expires_at < now()
        OR a.phase = 'failed' AND a.finished_at < now() - tombstone_hours() THEN
       PERFORM FROM device WHERE number IN (SELECT device_no FROM segment WHERE allocation_id = a.id)
@@ -823,6 +1255,59 @@ BEGIN
   RETURN expired;
 END $$;
 
+CREATE FUNCTION public.expire_events(arg jsonb) RETURNS jsonb
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  grace interval := make_interval(secs => (arg->>'grace_s')::float);
+  h event_head;
+  oldest_kept bigint;
+  partition text;
+BEGIN
+  IF NOT pg_try_advisory_xact_lock(hashtext('event retention')) THEN
+    RETURN NULL;
+  END IF;
+  SELECT * INTO h FROM event_head;
+  SELECT c.relname INTO partition
+  FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+  WHERE i.inhparent = 'event'::regclass
+    AND (substr(c.relname, length('event_') + 1)::bigint + 1) * h.partition_rows <= h.oldest_seq
+  ORDER BY substr(c.relname, length('event_') + 1)::bigint LIMIT 1;
+  IF FOUND AND h.oldest_moved_at < clock_timestamp() - grace THEN
+    PERFORM set_config('lock_timeout', '100ms', true);  -- readers queue behind a waiting DROP
+    EXECUTE format('DROP TABLE %I', partition);
+    RETURN jsonb_build_object('dropped', partition);
+  END IF;
+  oldest_kept := (h.seq - (arg->>'keep')::bigint) / h.partition_rows * h.partition_rows;
+  IF oldest_kept > h.oldest_seq THEN
+    UPDATE event_head SET oldest_seq = oldest_kept, oldest_moved_at = clock_timestamp();
+    RETURN jsonb_build_object('oldest_seq', oldest_kept);
+  END IF;
+  RETURN NULL;
+END $$;
+
+CREATE FUNCTION public.export_inventory(arg jsonb) RETURNS jsonb
+    LANGUAGE sql STABLE
+    AS $$
+  SELECT jsonb_build_object(
+    'fabrics', (SELECT coalesce(jsonb_agg(jsonb_strip_nulls(declared_fabric(f)) ORDER BY f.name), '[]') FROM fabric f),
+    'pools', (SELECT coalesce(jsonb_agg(jsonb_strip_nulls(declared_pool(p)) ORDER BY p.name), '[]') FROM pool p),
+    'devices', (SELECT coalesce(jsonb_agg(jsonb_strip_nulls(declared_device(d)) ORDER BY d.name), '[]')
+                FROM device d WHERE d.pool_id IS NOT NULL),
+    'hosts', (SELECT coalesce(jsonb_agg(jsonb_strip_nulls(declared_host(h)) ORDER BY h.name), '[]') FROM host h))
+$$;
+
+CREATE FUNCTION public.field_changes(have jsonb, want jsonb) RETURNS jsonb
+    LANGUAGE plpgsql IMMUTABLE
+    AS $$
+BEGIN
+  RETURN (
+    SELECT coalesce(jsonb_agg(jsonb_build_object('field', f, 'have', have->f, 'want', want->f) ORDER BY f), '[]')
+  FROM jsonb_object_keys(coalesce(have, '{}') || want) f
+  WHERE nullif(have->f, 'null') IS DISTINCT FROM nullif(want->f, 'null')
+  );
+END $$;
+
 CREATE FUNCTION public.finish_operation(wanted uuid, ends text, why text) RETURNS void
     LANGUAGE plpgsql
     AS $$
@@ -832,12 +1317,33 @@ BEGIN
   WHERE allocation_id = wanted AND state IN ('pending', 'running');
 END $$;
 
+CREATE FUNCTION public.forget_allocations(arg jsonb) RETURNS integer
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  over text[];
+BEGIN
+  over := ARRAY(SELECT key FROM allocation_key WHERE expires_at < now() ORDER BY expires_at
+                LIMIT (arg->>'batch_max')::integer FOR UPDATE SKIP LOCKED);
+  UPDATE allocation SET forgotten = true WHERE key = ANY (over) AND NOT forgotten AND phase = 'released';
+  UPDATE allocation_key SET expires_at = NULL, tombstone_scopes = '{}' WHERE key = ANY (over);
+  RETURN cardinality(over);
+END $$;
+
+CREATE FUNCTION public.forget_segments() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+  UPDATE segment SET forgotten = true WHERE allocation_id = NEW.id;
+  RETURN NULL;
+END $$;
+
 CREATE FUNCTION public.grant_of(d public.device, size bigint) RETURNS bigint
     LANGUAGE plpgsql STABLE
     AS $$
 BEGIN
   RETURN (
-    SELECT CASE WHEN d.kind = 'mld' THEN (
+    SELECT CASE WHEN d.kind <> 'dcd' THEN (
       SELECT min(l.size_bytes) FROM logical_device l
       WHERE l.device_no = d.number AND d.free_lds & (1 << l.ld_id) <> 0 AND l.size_bytes >= size
     ) ELSE (
@@ -877,6 +1383,40 @@ BEGIN
   );
 END $$;
 
+CREATE FUNCTION public.host_conflict(want jsonb, h public.host) RETURNS jsonb
+    LANGUAGE plpgsql STABLE
+    AS $$
+DECLARE
+  own_name text := want->>'name';
+  clash record;
+  held text[];
+BEGIN
+  SELECT o.switch_name, o.port_number, x.name AS owner INTO clash
+  FROM host_port o JOIN host x ON x.id = o.host_id
+  JOIN jsonb_array_elements(want->'ports') p ON p->>'switch' = o.switch_name AND (p->>'port')::smallint = o.port_number
+  WHERE x.name <> own_name LIMIT 1;
+  IF clash.owner IS NOT NULL THEN
+    RETURN bad_field('ports', format('host %s: port %s of %s belongs to %s', own_name, clash.port_number, clash.switch_name, clash.owner));
+  END IF;
+  SELECT x.name AS owner INTO clash FROM host x
+  WHERE x.cluster = want#>>'{kubernetes,cluster}' AND x.node = want#>>'{kubernetes,node}' AND x.name <> own_name;
+  IF clash.owner IS NOT NULL THEN
+    RETURN bad_field('kubernetes.node', format('host %s: node %s of cluster %s is host %s', own_name,
+      want#>>'{kubernetes,node}', want#>>'{kubernetes,cluster}', clash.owner));
+  END IF;
+  -- a port that memory hangs on stays
+  held := ARRAY(
+    SELECT DISTINCT a.key FROM attachment t JOIN switch w ON w.id = t.switch_id
+    JOIN vcs v ON v.switch_id = t.switch_id AND v.number = t.vcs_number
+    JOIN segment s ON s.attachment_id = t.id AND s.phase NOT IN ('failed', 'released')
+    JOIN allocation a ON a.id = s.allocation_id
+    WHERE t.host_id = h.id AND t.live AND NOT EXISTS (
+      SELECT FROM jsonb_array_elements(want->'ports') p
+      WHERE p->>'switch' = w.name AND (p->>'port')::smallint = v.upstream_port)
+    ORDER BY a.key);
+  RETURN CASE WHEN cardinality(held) > 0 THEN in_use('host', own_name, used_by('allocations', held)) END;
+END $$;
+
 CREATE FUNCTION public.host_reaches(host_id uuid, d public.device) RETURNS boolean
     LANGUAGE plpgsql STABLE
     AS $$
@@ -888,6 +1428,19 @@ BEGIN
       WHERE hp.host_id = host_reaches.host_id AND w.id = d.switch_id)
   );
 END $$;
+
+CREATE FUNCTION public.in_use(noun text, name text, holders jsonb) RETURNS jsonb
+    LANGUAGE sql IMMUTABLE
+    AS $$
+  SELECT refusal('illegal_phase', format('%s %s is in use: %s', noun, name, (
+    SELECT string_agg(format('%s %s (%s)', u->>'count', u->>'noun', (
+      SELECT string_agg(n, ', ') FROM jsonb_array_elements_text(u->'first') n)), '; ')
+    FROM jsonb_array_elements(holders) u)), jsonb_build_object('used_by', holders))
+$$;
+
+CREATE FUNCTION public.inventory_digest() RETURNS text
+    LANGUAGE sql STABLE
+    AS $$ SELECT md5(export_inventory('{}')::text) $$;
 
 CREATE FUNCTION public.kinds_for(attachment text) RETURNS text[]
     LANGUAGE sql IMMUTABLE
@@ -908,7 +1461,7 @@ CREATE FUNCTION public.largest_grant(d public.device, soon boolean) RETURNS bigi
     AS $$
 BEGIN
   RETURN (
-    SELECT coalesce(CASE WHEN d.kind = 'mld' THEN (
+    SELECT coalesce(CASE WHEN d.kind <> 'dcd' THEN (
       SELECT max(l.size_bytes) FROM logical_device l
       WHERE l.device_no = d.number AND (d.free_lds & (1 << l.ld_id) <> 0 OR soon AND EXISTS (
         SELECT FROM segment s WHERE s.device_no = l.device_no AND s.ld_id = l.ld_id
@@ -964,6 +1517,24 @@ BEGIN
   );
 END $$;
 
+CREATE FUNCTION public.live_on(device_wanted integer) RETURNS text[]
+    LANGUAGE plpgsql STABLE
+    AS $$
+BEGIN
+  RETURN (
+    SELECT ARRAY(SELECT DISTINCT a.key FROM segment s JOIN allocation a ON a.id = s.allocation_id
+               WHERE s.device_no = device_wanted AND s.phase NOT IN ('failed', 'released') ORDER BY a.key)
+  );
+END $$;
+
+CREATE FUNCTION public.mark_change() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+  INSERT INTO change_mark (kind) VALUES (TG_ARGV[0]);
+  RETURN NULL;
+END $$;
+
 CREATE FUNCTION public.mark_reappeared(arg jsonb) RETURNS void
     LANGUAGE plpgsql
     AS $$
@@ -972,6 +1543,7 @@ DECLARE
   wanted uuid := arg->>'allocation_id';
   shown boolean := arg->>'shown';
 BEGIN
+  PERFORM guard_epoch((arg->>'fabric_id')::uuid, (arg->>'epoch')::bigint);
   PERFORM FROM allocation_key k JOIN allocation x ON x.key = k.key WHERE x.id = wanted FOR UPDATE OF k;
   UPDATE allocation SET generation = generation + 1, updated_at = now(),
     conditions = set_condition(conditions, 'Reappeared', shown, CASE WHEN shown THEN 'ReadBack' ELSE 'Gone' END,
@@ -985,6 +1557,13 @@ BEGIN
   END IF;
 END $$;
 
+CREATE FUNCTION public.may_use(d public.device, request jsonb) RETURNS boolean
+    LANGUAGE sql IMMUTABLE
+    AS $$
+  SELECT d.reserved_for = '{}' OR d.reserved_for && ARRAY[
+    'tenant:' || (request->>'tenant'), 'cluster:' || (request#>>'{consumer,cluster}')]
+$$;
+
 CREATE FUNCTION public.next_phase(from_phase text, on_event text) RETURNS text
     LANGUAGE plpgsql STABLE
     AS $$
@@ -996,6 +1575,14 @@ BEGIN
     RAISE EXCEPTION 'a segment that is % cannot take %', from_phase, on_event USING ERRCODE = 'FM001';
   END IF;
   RETURN result;
+END $$;
+
+CREATE FUNCTION public.note_state_change() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+  NEW.state_changed_at := now();
+  RETURN NEW;
 END $$;
 
 CREATE FUNCTION public.open_operation(a public.allocation, new_id uuid, new_goal text, ctx jsonb, deadline timestamp with time zone DEFAULT NULL::timestamp with time zone) RETURNS void
@@ -1027,7 +1614,7 @@ CREATE TABLE public.operation (
     goal text NOT NULL,
     state text DEFAULT 'pending'::text NOT NULL,
     allocation_id uuid,
-    fabric_id uuid NOT NULL,
+    fabric_id uuid,
     reason text DEFAULT ''::text NOT NULL,
     attempts integer DEFAULT 0 NOT NULL,
     deadline_at timestamp with time zone,
@@ -1042,8 +1629,11 @@ CREATE TABLE public.operation (
     generation bigint DEFAULT '1'::bigint NOT NULL,
     CONSTRAINT operation_finished_has_time CHECK (((state = ANY (ARRAY['pending'::text, 'running'::text])) = (finished_at IS NULL))),
     CONSTRAINT operation_goal_known CHECK ((goal = ANY (ARRAY['hold'::text, 'bind'::text, 'unbind'::text, 'release'::text, 'undo'::text]))),
-    CONSTRAINT operation_state_known CHECK ((state = ANY (ARRAY['pending'::text, 'running'::text, 'done'::text, 'failed'::text, 'quarantined'::text, 'superseded'::text])))
+    CONSTRAINT operation_state_known CHECK ((state = ANY (ARRAY['pending'::text, 'running'::text, 'done'::text, 'failed'::text, 'quarantined'::text, 'superseded'::text]))),
+    CONSTRAINT operation_unfinished_has_fabric CHECK (((fabric_id IS NOT NULL) OR (finished_at IS NOT NULL)))
 );
+
+COMMENT ON COLUMN public.operation.fabric_id IS 'NULL: over, and its fabric deleted';
 
 CREATE FUNCTION public.operation_work(o public.operation) RETURNS jsonb
     LANGUAGE plpgsql STABLE
@@ -1052,9 +1642,23 @@ BEGIN
   RETURN (
     SELECT jsonb_build_object(
       'id', o.id, 'goal', o.goal, 'attempts', o.attempts, 'allocation_id', o.allocation_id, 'request_id', o.request_id,
-      'actor', o.actor, 'late', coalesce(o.deadline_at <= now(), false),
+      'actor', o.actor, 'key', (SELECT key FROM allocation WHERE id = o.allocation_id), 'late', coalesce(o.deadline_at <= now(), false),
       'segments', (SELECT coalesce(jsonb_agg(segment_work(s) ORDER BY s.id), '[]') FROM segment s
                    WHERE s.allocation_id = o.allocation_id))
+  );
+END $$;
+
+CREATE FUNCTION public.own_live_bytes(d public.device, of_cluster text) RETURNS bigint
+    LANGUAGE plpgsql STABLE
+    AS $$
+BEGIN
+  RETURN (
+    SELECT coalesce(sum(greatest(0, least(s.size_bytes, a.size_bytes - coalesce((
+      SELECT sum(e.size_bytes) FROM segment e
+      WHERE e.allocation_id = a.id AND e.id < s.id AND e.phase NOT IN ('failed', 'released')), 0)))), 0)
+    FROM segment s JOIN allocation a ON a.id = s.allocation_id AND a.cluster = of_cluster
+    WHERE s.device_no = d.number AND s.phase NOT IN ('failed', 'released')
+      AND s.phase IN ('reserved', 'binding', 'bound', 'online', 'lost')
   );
 END $$;
 
@@ -1095,6 +1699,15 @@ BEGIN
   RETURN NULL;
 END $$;
 
+CREATE FUNCTION public.pool_generation(p public.pool) RETURNS bigint
+    LANGUAGE plpgsql STABLE
+    AS $$
+BEGIN
+  RETURN (
+    SELECT p.generation + coalesce((SELECT sum(d.generation) FROM device d WHERE d.pool_id = p.id), 0)::bigint
+  );
+END $$;
+
 CREATE FUNCTION public.postpone_operation(arg jsonb) RETURNS boolean
     LANGUAGE plpgsql
     AS $$
@@ -1110,129 +1723,200 @@ BEGIN
   RETURN FOUND;
 END $$;
 
+CREATE FUNCTION public.publishable_bytes(d public.device, of_cluster text) RETURNS bigint
+    LANGUAGE plpgsql STABLE
+    AS $$
+BEGIN
+  RETURN own_live_bytes(d, of_cluster) + CASE
+    WHEN d.health = 'ok' AND d.admin_state = 'enabled'
+      AND (d.reserved_for = '{}' OR 'cluster:' || of_cluster = ANY (d.reserved_for)) THEN d.free_bytes ELSE 0 END;
+END $$;
+
 CREATE FUNCTION public.put_device(arg jsonb) RETURNS jsonb
     LANGUAGE plpgsql
+    SET enable_seqscan TO 'off'
     AS $$
 DECLARE
-  wish jsonb := arg->'device';
+  wish jsonb := jsonb_strip_nulls(arg->'device');
+  want jsonb;
+  have jsonb;
+  changes jsonb;
+  refused jsonb;
+  named device;
+  bearer device;
   p pool;
-  d device;
 BEGIN
+  PERFORM declaring();
+  PERFORM FROM device WHERE name = wish->>'name' OR serial = wish->>'serial' ORDER BY number FOR NO KEY UPDATE;
+  SELECT * INTO named FROM device WHERE name = wish->>'name';
+  SELECT * INTO bearer FROM device WHERE serial = wish->>'serial';
+  refused := coalesce(unmet_condition(arg, named.generation), device_conflict(wish, named, bearer));
+  IF refused IS NOT NULL THEN
+    RETURN refused;
+  END IF;
   SELECT * INTO p FROM pool WHERE name = wish->>'pool';
-  IF NOT FOUND THEN
-    RETURN jsonb_build_object('refused', format('device %s: there is no pool %s', wish->>'name', wish->>'pool'));
-  ELSIF NOT EXISTS (SELECT FROM fabric WHERE name = wish->>'fabric') THEN
-    RETURN jsonb_build_object('refused', format('device %s: there is no fabric %s', wish->>'name', wish->>'fabric'));
-  ELSIF EXISTS (SELECT FROM device x WHERE x.name = wish->>'name' AND x.serial <> wish->>'serial') THEN
-    RETURN jsonb_build_object('refused', format('device %s: another serial has that name', wish->>'name'));
-  ELSIF EXISTS (SELECT FROM device x WHERE x.serial = wish->>'serial' AND x.kind <> p.kind) THEN
-    RETURN jsonb_build_object('refused', format('device %s: it is not of kind %s as pool %s is', wish->>'name', p.kind, p.name));
+  want := jsonb_build_object(
+    'name', wish->'name', 'serial', wish->'serial', 'fabric', wish->'fabric', 'pool', p.name,
+    'tier', coalesce(wish->>'tier', p.tier), 'media', wish->'media', 'failure_domain', wish->'failure_domain',
+    'labels', coalesce(wish->'labels', '{}'), 'bandwidth_bytes_per_s', coalesce(wish->'bandwidth_bytes_per_s', '0'),
+    'latency_ns', coalesce(wish->'latency_ns', '0'), 'reserved_for', coalesce(wish->'reserved_for', '[]'));
+  IF named.id IS NOT NULL THEN
+    have := declared_device(named);
+  ELSIF bearer.pool_id IS NOT NULL THEN
+    have := declared_device(bearer);  -- it gets another name
   END IF;
-  INSERT INTO device (id, name, serial, fabric_id, kind, pool_id, tier, media, failure_domain, labels,
-                      bandwidth_bytes_per_s, latency_ns)
-  VALUES ((arg->>'id')::uuid, wish->>'name', wish->>'serial', (SELECT id FROM fabric WHERE name = wish->>'fabric'),
-          p.kind, p.id, coalesce(wish->>'tier', p.tier), wish->>'media', wish->>'failure_domain',
-          coalesce(wish->'labels', '{}'), coalesce((wish->>'bandwidth_bytes_per_s')::bigint, 0),
-          coalesce((wish->>'latency_ns')::integer, 0))
-  ON CONFLICT (serial) DO UPDATE SET name = excluded.name, pool_id = excluded.pool_id, tier = excluded.tier,
-    media = excluded.media, failure_domain = excluded.failure_domain, labels = excluded.labels,
-    bandwidth_bytes_per_s = excluded.bandwidth_bytes_per_s, latency_ns = excluded.latency_ns,
-    generation = device.generation + 1, updated_at = now()
-  WHERE (device.name, device.pool_id, device.tier, device.media, device.failure_domain, device.labels,
-         device.bandwidth_bytes_per_s, device.latency_ns)
-    IS DISTINCT FROM (excluded.name, excluded.pool_id, excluded.tier, excluded.media, excluded.failure_domain,
-                      excluded.labels, excluded.bandwidth_bytes_per_s, excluded.latency_ns)
-  RETURNING * INTO d;
-  IF FOUND THEN
-    PERFORM record_event('device.declared', 'device', d.id::text, arg->'ctx', NULL, wish,
-      jsonb_build_object('device', d.name, 'pool', p.name));
+  changes := field_changes(have, want);
+  IF changes = '[]' THEN
+    RETURN jsonb_build_object('created', false, 'changes', changes);
   END IF;
-  RETURN jsonb_build_object('changed', FOUND);
+  IF named.serial <> wish->>'serial' THEN
+    PERFORM retire(named);
+  END IF;
+  IF bearer.id IS NULL THEN
+    INSERT INTO device (id, name, serial, fabric_id, kind)
+    VALUES ((arg->>'id')::uuid, wish->>'name', wish->>'serial', (SELECT id FROM fabric WHERE name = wish->>'fabric'), p.kind)
+    RETURNING * INTO bearer;
+  END IF;
+  UPDATE device SET
+    name = wish->>'name', fabric_id = (SELECT id FROM fabric WHERE name = wish->>'fabric'), pool_id = p.id,
+    kind = CASE WHEN switch_id IS NULL THEN p.kind ELSE kind END,
+    tier = want->>'tier', media = want->>'media', failure_domain = want->>'failure_domain', labels = want->'labels',
+    bandwidth_bytes_per_s = (want->>'bandwidth_bytes_per_s')::bigint, latency_ns = (want->>'latency_ns')::integer,
+    reserved_for = ARRAY(SELECT jsonb_array_elements_text(want->'reserved_for')),
+    -- a replacement stays as cordoned as what it replaces; what was retired is back
+    admin_state = CASE WHEN named.serial <> wish->>'serial' THEN named.admin_state
+                       WHEN admin_state = 'retired' THEN 'enabled' ELSE admin_state END,
+    generation = greatest(generation, named.generation) + 1, updated_at = now()
+  WHERE number = bearer.number;
+  PERFORM record_event(CASE WHEN named.serial <> wish->>'serial' THEN 'device.replaced' ELSE 'device.declared' END,
+    'device', bearer.id::text, arg->'ctx', CASE WHEN have IS NOT NULL THEN side_of(changes, 'have') END,
+    side_of(changes, 'want'), jsonb_build_object('device', wish->>'name', 'pool', p.name));
+  RETURN jsonb_build_object('created', have IS NULL, 'changes', changes);
 END $$;
 
 CREATE FUNCTION public.put_fabric(arg jsonb) RETURNS jsonb
     LANGUAGE plpgsql
     AS $$
 DECLARE
-  wish jsonb := arg->'fabric';
+  wish jsonb := jsonb_strip_nulls(arg->'fabric');
+  want jsonb;
+  changes jsonb;
+  unmet jsonb;
   f fabric;
 BEGIN
-  INSERT INTO fabric (id, name, driver, endpoint)
-  VALUES ((arg->>'id')::uuid, wish->>'name', wish->>'driver', wish->>'endpoint')
-  ON CONFLICT (name) DO UPDATE SET driver = excluded.driver, endpoint = excluded.endpoint,
-    generation = fabric.generation + 1, updated_at = now()
-  WHERE (fabric.driver, fabric.endpoint) IS DISTINCT FROM (excluded.driver, excluded.endpoint)
-  RETURNING * INTO f;
-  IF FOUND THEN
-    PERFORM record_event('fabric.declared', 'fabric', f.id::text, arg->'ctx', NULL, wish);
+  PERFORM declaring();
+  SELECT * INTO f FROM fabric WHERE name = wish->>'name';
+  IF (f.driver, f.endpoint) IS DISTINCT FROM (wish->>'driver', coalesce(wish->>'endpoint', f.endpoint)) THEN
+    PERFORM pg_advisory_xact_lock(epoch_lock(f.id));  -- before the row, as a take-over does
   END IF;
-  RETURN jsonb_build_object('changed', FOUND);
+  SELECT * INTO f FROM fabric WHERE name = wish->>'name' FOR NO KEY UPDATE;
+  unmet := unmet_condition(arg, f.generation);
+  IF unmet IS NOT NULL THEN
+    RETURN unmet;
+  ELSIF f.id IS NULL AND NOT wish ? 'endpoint' THEN
+    RETURN bad_field('endpoint', format('fabric %s: a new fabric needs an endpoint', wish->>'name'));
+  END IF;
+  want := jsonb_build_object('name', wish->'name', 'driver', wish->'driver',
+    'endpoint', coalesce(wish->>'endpoint', f.endpoint), 'admin_state', coalesce(wish->>'admin_state', f.admin_state, 'active'));
+  changes := field_changes(CASE WHEN f.id IS NOT NULL THEN declared_fabric(f) END, want);
+  IF f.id IS NULL THEN
+    INSERT INTO fabric (id, name, driver, endpoint, admin_state)
+    VALUES ((arg->>'id')::uuid, want->>'name', want->>'driver', want->>'endpoint', want->>'admin_state');
+  ELSIF changes <> '[]' THEN
+    -- Whoever drives it has another driver open: a new epoch makes it begin anew.
+    UPDATE fabric SET driver = want->>'driver', endpoint = want->>'endpoint', admin_state = want->>'admin_state',
+      epoch = epoch + ((driver, endpoint) IS DISTINCT FROM (want->>'driver', want->>'endpoint'))::integer,
+      generation = generation + 1, updated_at = now()
+    WHERE id = f.id;
+  END IF;
+  IF changes <> '[]' THEN
+    PERFORM record_event('fabric.declared', 'fabric', coalesce(f.id::text, arg->>'id'), arg->'ctx',
+      CASE WHEN f.id IS NOT NULL THEN side_of(changes, 'have') END, side_of(changes, 'want'));
+  END IF;
+  RETURN jsonb_build_object('created', f.id IS NULL, 'changes', changes);
 END $$;
 
 CREATE FUNCTION public.put_host(arg jsonb) RETURNS jsonb
     LANGUAGE plpgsql
+    SET enable_seqscan TO 'off'
     AS $$
 DECLARE
-  wish jsonb := arg->'host';
+  wish jsonb := jsonb_strip_nulls(arg->'host');
+  want jsonb;
+  changes jsonb;
+  refused jsonb;
   h host;
-  changed boolean;
-  clash text;
+  declared_id uuid;
 BEGIN
-  SELECT format('host %s: port %s of %s belongs to %s', wish->>'name', o.port_number, o.switch_name, x.name) INTO clash
-  FROM host_port o JOIN host x ON x.id = o.host_id
-  JOIN jsonb_array_elements(wish->'ports') p ON p->>'switch' = o.switch_name AND (p->>'port')::smallint = o.port_number
-  WHERE x.name <> wish->>'name' LIMIT 1;
-  IF clash IS NOT NULL THEN
-    RETURN jsonb_build_object('refused', clash);
+  PERFORM declaring();
+  SELECT * INTO h FROM host WHERE name = wish->>'name' FOR NO KEY UPDATE;
+  want := jsonb_build_object(
+    'name', wish->'name',
+    'ports', (SELECT coalesce(jsonb_agg(jsonb_build_object('switch', x.switch, 'port', x.port) ORDER BY x.switch, x.port), '[]')
+              FROM (SELECT DISTINCT p->>'switch' AS switch, (p->>'port')::smallint AS port
+                    FROM jsonb_array_elements(wish->'ports') p) x),
+    'kubernetes', nullif(wish->'kubernetes', '{}'), 'limits', nullif(wish->'limits', '{}'),
+    'labels', coalesce(wish->'labels', '{}'));
+  refused := coalesce(unmet_condition(arg, h.generation), host_conflict(want, h));
+  IF refused IS NOT NULL THEN
+    RETURN refused;
+  END IF;
+  changes := field_changes(CASE WHEN h.id IS NOT NULL THEN declared_host(h) END, want);
+  IF changes = '[]' THEN
+    RETURN jsonb_build_object('created', false, 'changes', changes);
   END IF;
   INSERT INTO host (id, name, cluster, node, node_uid, vppbs_max, decoders_max, labels)
-  VALUES ((arg->>'id')::uuid, wish->>'name', wish#>>'{kubernetes,cluster}', wish#>>'{kubernetes,node}',
-          wish#>>'{kubernetes,node_uid}', (wish#>>'{limits,vppbs}')::smallint, (wish#>>'{limits,decoders}')::smallint,
-          coalesce(wish->'labels', '{}'))
+  VALUES ((arg->>'id')::uuid, wish->>'name', want#>>'{kubernetes,cluster}', want#>>'{kubernetes,node}',
+          want#>>'{kubernetes,node_uid}', (want#>>'{limits,vppbs}')::smallint, (want#>>'{limits,decoders}')::smallint,
+          want->'labels')
   ON CONFLICT (name) DO UPDATE SET cluster = excluded.cluster, node = excluded.node, node_uid = excluded.node_uid,
     vppbs_max = excluded.vppbs_max, decoders_max = excluded.decoders_max, labels = excluded.labels,
     generation = host.generation + 1, updated_at = now()
-  WHERE (host.cluster, host.node, host.node_uid, host.vppbs_max, host.decoders_max, host.labels)
-    IS DISTINCT FROM (excluded.cluster, excluded.node, excluded.node_uid, excluded.vppbs_max, excluded.decoders_max,
-                      excluded.labels);
-  changed := FOUND;
-  SELECT * INTO h FROM host WHERE name = wish->>'name' FOR NO KEY UPDATE;
-  IF EXISTS (
-    (SELECT p->>'switch', (p->>'port')::smallint FROM jsonb_array_elements(wish->'ports') p
-     EXCEPT SELECT switch_name, port_number FROM host_port WHERE host_id = h.id)
-    UNION ALL
-    (SELECT switch_name, port_number FROM host_port WHERE host_id = h.id
-     EXCEPT SELECT p->>'switch', (p->>'port')::smallint FROM jsonb_array_elements(wish->'ports') p)
-  ) THEN
-    DELETE FROM host_port WHERE host_id = h.id;
-    INSERT INTO host_port (switch_name, port_number, host_id)
-    SELECT p->>'switch', (p->>'port')::smallint, h.id FROM jsonb_array_elements(wish->'ports') p;
-    UPDATE host SET generation = generation + 1, updated_at = now() WHERE id = h.id AND NOT changed;
-    changed := true;
-  END IF;
-  IF changed THEN
-    PERFORM record_event('host.declared', 'host', h.id::text, arg->'ctx', NULL, wish, jsonb_build_object('host', h.name));
-  END IF;
-  RETURN jsonb_build_object('changed', changed);
+  RETURNING id INTO declared_id;
+  DELETE FROM host_port o WHERE o.host_id = declared_id;
+  INSERT INTO host_port (switch_name, port_number, host_id)
+  SELECT p->>'switch', (p->>'port')::smallint, declared_id FROM jsonb_array_elements(want->'ports') p;
+  PERFORM record_event('host.declared', 'host', declared_id::text, arg->'ctx',
+    CASE WHEN h.id IS NOT NULL THEN side_of(changes, 'have') END, side_of(changes, 'want'),
+    jsonb_build_object('host', wish->>'name'));
+  RETURN jsonb_build_object('created', h.id IS NULL, 'changes', changes);
 END $$;
 
 CREATE FUNCTION public.put_pool(arg jsonb) RETURNS jsonb
     LANGUAGE plpgsql
+    SET enable_seqscan TO 'off'
     AS $$
 DECLARE
-  wish jsonb := arg->'pool';
+  wish jsonb := jsonb_strip_nulls(arg->'pool');
+  want jsonb := jsonb_build_object('name', wish->'name', 'kind', wish->'kind', 'tier', wish->'tier',
+                                   'labels', coalesce(wish->'labels', '{}'));
+  changes jsonb;
+  unmet jsonb;
   p pool;
 BEGIN
-  INSERT INTO pool (id, name, kind, tier, labels)
-  VALUES ((arg->>'id')::uuid, wish->>'name', wish->>'kind', wish->>'tier', coalesce(wish->'labels', '{}'))
-  ON CONFLICT (name) DO UPDATE SET kind = excluded.kind, tier = excluded.tier, labels = excluded.labels,
-    generation = pool.generation + 1, updated_at = now()
-  WHERE (pool.kind, pool.tier, pool.labels) IS DISTINCT FROM (excluded.kind, excluded.tier, excluded.labels)
-  RETURNING * INTO p;
-  IF FOUND THEN
-    PERFORM record_event('pool.declared', 'pool', p.id::text, arg->'ctx', NULL, wish, jsonb_build_object('pool', p.name));
+  PERFORM declaring();
+  SELECT * INTO p FROM pool WHERE name = wish->>'name' FOR NO KEY UPDATE;
+  unmet := unmet_condition(arg, CASE WHEN p.id IS NOT NULL THEN pool_generation(p) END);
+  IF unmet IS NOT NULL THEN
+    RETURN unmet;
+  ELSIF p.kind <> wish->>'kind' AND EXISTS (SELECT FROM device WHERE pool_id = p.id) THEN
+    RETURN in_use('pool', p.name, used_by('devices', ARRAY(SELECT name FROM device WHERE pool_id = p.id ORDER BY name)));
   END IF;
-  RETURN jsonb_build_object('changed', FOUND);
+  changes := field_changes(CASE WHEN p.id IS NOT NULL THEN declared_pool(p) END, want);
+  IF p.id IS NULL THEN
+    INSERT INTO pool (id, name, kind, tier, labels)
+    VALUES ((arg->>'id')::uuid, want->>'name', want->>'kind', want->>'tier', want->'labels');
+  ELSIF changes <> '[]' THEN
+    UPDATE pool SET kind = want->>'kind', tier = want->>'tier', labels = want->'labels',
+      generation = generation + 1, updated_at = now()
+    WHERE id = p.id;
+  END IF;
+  IF changes <> '[]' THEN
+    PERFORM record_event('pool.declared', 'pool', coalesce(p.id::text, arg->>'id'), arg->'ctx',
+      CASE WHEN p.id IS NOT NULL THEN side_of(changes, 'have') END, side_of(changes, 'want'),
+      jsonb_build_object('pool', wish->>'name'));
+  END IF;
+  RETURN jsonb_build_object('created', p.id IS NULL, 'changes', changes);
 END $$;
 
 CREATE FUNCTION public.record_event(type text, object_kind text, object_id text, ctx jsonb, before jsonb DEFAULT NULL::jsonb, after jsonb DEFAULT NULL::jsonb, dims jsonb DEFAULT '{}'::jsonb) RETURNS void
@@ -1253,6 +1937,7 @@ DECLARE
   request jsonb := arg->'request';
   recent timestamptz := now() - interval '10 seconds';
 BEGIN
+  PERFORM count_one('refusals', arg#>>'{refusal,code}');
   IF EXISTS (SELECT FROM event e WHERE e.key = arg->>'key' AND e.type = 'allocation.refused' AND e.at > recent
                AND e.after->>'code' = arg#>>'{refusal,code}')
      OR EXISTS (SELECT FROM event_outbox e WHERE e.key = arg->>'key' AND e.type = 'allocation.refused' AND e.at > recent
@@ -1292,6 +1977,12 @@ BEGIN
   END IF;
   RETURN a;
 END $$;
+
+CREATE FUNCTION public.refusal(code text, detail text, facts jsonb DEFAULT '{}'::jsonb) RETURNS jsonb
+    LANGUAGE sql IMMUTABLE
+    AS $$
+  SELECT jsonb_build_object('refused', jsonb_build_object('code', code, 'detail', detail) || facts)
+$$;
 
 CREATE FUNCTION public.register_boot(arg jsonb) RETURNS bigint
     LANGUAGE plpgsql
@@ -1339,7 +2030,7 @@ BEGIN
   INSERT INTO allocation_key (key, tombstone_scopes, expires_at)
   VALUES (arg->>'key', ARRAY[arg->>'tombstone_scope'], now() + tombstone_hours())
   ON CONFLICT (key) DO UPDATE SET key = excluded.key;  -- waits for, and locks, whoever has it
-  SELECT * INTO a FROM allocation WHERE key = arg->>'key';
+  SELECT * INTO a FROM allocation WHERE key = arg->>'key' AND NOT forgotten;
   IF NOT FOUND THEN
     -- beside those of others that still stand: each scope was promised that its own late request stays dead
     UPDATE allocation_key SET expires_at = now() + tombstone_hours(), tombstone_scopes = ARRAY(
@@ -1407,7 +2098,7 @@ DECLARE
   occurs text;
 BEGIN
   PERFORM FROM allocation_key WHERE key = arg->>'key' FOR UPDATE;
-  SELECT * INTO a FROM allocation WHERE key = arg->>'key';
+  SELECT * INTO a FROM allocation WHERE key = arg->>'key' AND NOT forgotten;
   IF NOT FOUND THEN
     RETURN jsonb_build_object('outcome', 'absent');
   ELSIF a.phase = 'released' THEN
@@ -1476,6 +2167,18 @@ CREATE FUNCTION public.request_differences(have jsonb, got jsonb) RETURNS jsonb
   FROM jsonb_object_keys(have || got) f
   WHERE have->f IS DISTINCT FROM got->f AND f NOT IN ('labels', 'deadline_s', 'reservation_ttl_s')
 $$;
+
+CREATE FUNCTION public.retire(d public.device) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+  UPDATE attachment SET live = false, state = 'gone', updated_at = now() WHERE device_no = d.number AND live;
+  UPDATE logical_device SET size_bytes = 0 WHERE device_no = d.number AND size_bytes > 0;
+  UPDATE device SET name = format('%s~%s', d.name, d.number), admin_state = 'retired', health = 'unknown',
+    pool_id = NULL, switch_id = NULL, port_number = NULL, capacity_bytes = 0, free_bytes = 0, withdrawn_bytes = 0,
+    free_lds = 0, exclusive_tenant_id = NULL, reserved_for = '{}', generation = generation + 1, updated_at = now()
+  WHERE number = d.number;
+END $$;
 
 CREATE FUNCTION public.scan_work(arg jsonb) RETURNS jsonb
     LANGUAGE sql STABLE
@@ -1562,7 +2265,7 @@ BEGIN
       'spans', (SELECT coalesce(jsonb_agg(jsonb_build_array(lower(e.span), upper(e.span) - lower(e.span)) ORDER BY e.number), '[]')
                 FROM extent e WHERE e.segment_id = s.id),
       'place', (SELECT jsonb_build_object('switch', w.name, 'vcs', t.vcs_number, 'vppb', t.vppb_number,
-                                          'port', t.port_number, 'ld_id', t.ld_id)
+                                          'port', t.port_number, 'ld_id', CASE WHEN t.kind <> 'sld' THEN t.ld_id END)
                 FROM attachment t JOIN switch w ON w.id = t.switch_id WHERE t.id = s.attachment_id),
       -- counted since the binding was last asked for: an earlier life of the segment says nothing
       'offers', (SELECT count(*) FROM operation_step p JOIN operation o ON o.id = p.operation_id
@@ -1592,17 +2295,17 @@ DECLARE
   batch_max integer := arg->>'batch_max';
   head bigint;
   moved bigint;
-  partition_rows CONSTANT bigint := 1000000;
+  rows bigint;
   partition bigint;
 BEGIN
   IF NOT pg_try_advisory_xact_lock(hashtext('event sequencer')) THEN
     RETURN NULL;
   END IF;
-  SELECT seq INTO head FROM event_head;
-  FOR partition IN SELECT DISTINCT s / partition_rows FROM unnest(ARRAY[head + 1, head + batch_max]) s LOOP
+  SELECT seq, partition_rows INTO head, rows FROM event_head;
+  FOR partition IN SELECT generate_series((head + 1) / rows, (head + batch_max) / rows) LOOP
     IF to_regclass(format('event_%s', partition)) IS NULL THEN
       EXECUTE format('CREATE TABLE event_%s PARTITION OF event FOR VALUES FROM (%s) TO (%s)',
-                     partition, partition * partition_rows, (partition + 1) * partition_rows);
+                     partition, partition * rows, (partition + 1) * rows);
     END IF;
   END LOOP;
   WITH taken AS (
@@ -1612,9 +2315,13 @@ BEGIN
                        before, after, actor, request_id, cause)
     SELECT head + row_number() OVER (ORDER BY id), at, type, object_kind, object_id, key, claim_uid, cluster, tenant,
            host, device, pool, before, after, actor, request_id, cause
-    FROM taken RETURNING 1
+    FROM taken RETURNING event.seq, object_kind
+  ), heads AS (
+    INSERT INTO event_kind_head (kind, seq) SELECT object_kind, max(seq) FROM numbered GROUP BY object_kind
+    ON CONFLICT (kind) DO UPDATE SET seq = excluded.seq
   )
   SELECT count(*) INTO moved FROM numbered;
+  PERFORM count_change_marks(batch_max);
   IF moved > 0 THEN
     UPDATE event_head SET seq = head + moved;
     PERFORM pg_notify('fabric_events', (head + moved)::text);
@@ -1677,6 +2384,9 @@ BEGIN
     RETURN jsonb_build_object('outcome', 'moved', 'phase', s.phase);
   END IF;
   PERFORM FROM device WHERE number = s.device_no FOR NO KEY UPDATE;
+  IF (arg->>'forgotten')::boolean THEN
+    PERFORM cordon_forgetful(s.device_no, ctx);
+  END IF;
   UPDATE segment SET
     phase = next_phase(s.phase, arg->>'event'),
     goal = CASE WHEN arg->>'event' = 'undo' THEN 'undo' WHEN arg->>'event' = 'sanitized-unbind' THEN 'hold' ELSE goal END,
@@ -1699,7 +2409,8 @@ BEGIN
   SELECT * INTO a FROM refresh_allocation(a.id, ctx, coalesce(arg->'facts', '{}')
     || CASE WHEN arg ? 'failure' THEN jsonb_build_object('failure', arg->'failure') ELSE '{}' END);
   IF arg->>'event' = 'undo' AND o.goal = 'bind' THEN
-    PERFORM finish_operation(a.id, 'failed', coalesce(arg#>>'{failure,detail}', 'undone'));
+    ends := 'failed';
+    PERFORM finish_operation(a.id, ends, coalesce(arg#>>'{failure,detail}', 'undone'));
     PERFORM open_operation(a, (arg->>'undo_operation_id')::uuid, 'undo', ctx);
   ELSE
     ends := operation_end(o.goal, a.phase);
@@ -1710,7 +2421,18 @@ BEGIN
   IF a.phase = 'released' THEN
     UPDATE allocation_key SET expires_at = now() + tombstone_hours() WHERE key = a.key;
   END IF;
-  RETURN jsonb_build_object('outcome', 'settled', 'phase', a.phase);
+  RETURN jsonb_build_object('outcome', 'settled', 'phase', a.phase, 'ended', CASE WHEN ends IS NOT NULL
+    AND o.id IS NOT NULL THEN jsonb_build_object('goal', o.goal, 'state', ends, 'age_s',
+      extract(epoch FROM clock_timestamp() - o.created_at)) END);
+END $$;
+
+CREATE FUNCTION public.side_of(changes jsonb, side text) RETURNS jsonb
+    LANGUAGE plpgsql IMMUTABLE
+    AS $$
+BEGIN
+  RETURN (
+    SELECT coalesce(jsonb_object_agg(c->>'field', c->side), '{}') FROM jsonb_array_elements(changes) c
+  );
 END $$;
 
 CREATE TABLE public.operation_step (
@@ -1765,10 +2487,11 @@ BEGIN
       RETURN jsonb_build_object('outcome', 'locked');
     END IF;
   END IF;
-  IF d.health <> 'ok' OR d.admin_state <> 'enabled' OR d.pool_id IS NULL THEN
+  IF d.health <> 'ok' OR d.admin_state <> 'enabled' OR d.pool_id IS NULL OR NOT can_serve(d)
+     OR NOT may_use(d, request) THEN
     RAISE EXCEPTION USING ERRCODE = 'FM002', MESSAGE = '{"outcome": "full"}';
   END IF;
-  IF d.kind = 'mld' THEN
+  IF d.kind <> 'dcd' THEN
     SELECT * INTO ld FROM logical_device l
     WHERE l.device_no = d.number AND d.free_lds & (1 << l.ld_id) <> 0 AND l.size_bytes >= size
     ORDER BY l.size_bytes, l.ld_id LIMIT 1;
@@ -1824,7 +2547,7 @@ DECLARE
   a allocation;
 BEGIN
   PERFORM FROM allocation_key WHERE key = arg->>'key' FOR UPDATE;
-  SELECT * INTO a FROM allocation WHERE key = arg->>'key';
+  SELECT * INTO a FROM allocation WHERE key = arg->>'key' AND NOT forgotten;
   IF NOT FOUND THEN
     RETURN jsonb_build_object('outcome', 'absent');
   ELSIF a.phase = 'released' THEN
@@ -1839,6 +2562,32 @@ BEGIN
   END IF;
   a := leave(a, 'unbind', arg);
   RETURN jsonb_build_object('outcome', 'unbinding', 'allocation', allocation_document(a));
+END $$;
+
+CREATE FUNCTION public.unmet_condition(arg jsonb, have bigint) RETURNS jsonb
+    LANGUAGE plpgsql IMMUTABLE
+    AS $$
+BEGIN
+  RETURN (
+    SELECT CASE
+    WHEN jsonb_typeof(arg->'if_match') = 'array'
+      AND (have IS NULL OR NOT arg->'if_match' ?| ARRAY['*', have::text])
+    THEN refusal('stale_generation', CASE WHEN have IS NULL THEN 'there is no such object any more'
+                                          ELSE 'the object has changed since you read it' END,
+                 jsonb_build_object('have_generation', have))
+    WHEN have IS NOT NULL AND arg->'if_none_match' ?| ARRAY['*', have::text]
+    THEN refusal('stale_generation', 'the object exists already', jsonb_build_object('have_generation', have)) END
+  );
+END $$;
+
+CREATE FUNCTION public.used_by(noun text, names text[]) RETURNS jsonb
+    LANGUAGE plpgsql IMMUTABLE
+    AS $$
+BEGIN
+  RETURN (
+    SELECT CASE WHEN cardinality(names) > 0 THEN jsonb_build_array(
+    jsonb_build_object('noun', noun, 'count', cardinality(names), 'first', names[1:10])) ELSE '[]' END
+  );
 END $$;
 
 CREATE FUNCTION public.yield_fabric(arg jsonb) RETURNS void
@@ -1878,14 +2627,14 @@ COMMENT ON COLUMN public.api_token.hash IS 'SHA-256; the secret is never stored'
 
 CREATE TABLE public.attachment (
     id uuid NOT NULL,
-    host_id uuid NOT NULL,
+    host_id uuid,
     device_no integer NOT NULL,
     kind text NOT NULL,
     switch_id uuid NOT NULL,
     vcs_number smallint NOT NULL,
     vppb_number smallint NOT NULL,
     port_number smallint NOT NULL,
-    ld_id smallint,
+    ld_id smallint NOT NULL,
     live boolean DEFAULT true NOT NULL,
     state text DEFAULT 'wanted'::text NOT NULL,
     share_n smallint DEFAULT '0'::smallint NOT NULL,
@@ -1893,12 +2642,30 @@ CREATE TABLE public.attachment (
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     updated_at timestamp with time zone DEFAULT now() NOT NULL,
     CONSTRAINT attachment_kind_known CHECK ((kind = ANY (ARRAY['sld'::text, 'mld'::text, 'dcd'::text]))),
-    CONSTRAINT attachment_ld_unless_whole CHECK (((kind = 'sld'::text) = (ld_id IS NULL))),
+    CONSTRAINT attachment_live_has_host CHECK (((host_id IS NOT NULL) OR (NOT live))),
     CONSTRAINT attachment_qos_bounded CHECK ((((share_n >= 0) AND (share_n <= 255)) AND ((limit_n >= share_n) AND (limit_n <= 255)))),
     CONSTRAINT attachment_state_known CHECK ((state = ANY (ARRAY['wanted'::text, 'bound'::text, 'gone'::text])))
 );
 
-COMMENT ON COLUMN public.attachment.ld_id IS 'LD of an MLD, host interface of a DCD, NULL for a whole device';
+COMMENT ON COLUMN public.attachment.host_id IS 'NULL: over, and its host deleted';
+
+COMMENT ON COLUMN public.attachment.ld_id IS 'LD of an MLD, host interface of a DCD, 0 of an SLD';
+
+CREATE TABLE public.change_mark (
+    id bigint NOT NULL,
+    kind text NOT NULL
+);
+
+COMMENT ON TABLE public.change_mark IS 'A change that no event tells of, not yet counted in event_kind_head.';
+
+ALTER TABLE public.change_mark ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME public.change_mark_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
 
 ALTER TABLE public.device ALTER COLUMN number ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME public.device_number_seq
@@ -1954,8 +2721,27 @@ CREATE TABLE public.event_head (
     singleton boolean DEFAULT true NOT NULL,
     seq bigint NOT NULL,
     oldest_seq bigint DEFAULT '1'::bigint NOT NULL,
+    oldest_moved_at timestamp with time zone DEFAULT now() NOT NULL,
+    partition_rows bigint DEFAULT '1000000'::bigint NOT NULL,
+    CONSTRAINT event_head_partition_rows_positive CHECK ((partition_rows > 0)),
     CONSTRAINT event_head_single CHECK (singleton)
 );
+
+COMMENT ON COLUMN public.event_head.oldest_seq IS 'The first number that may still be asked for; what is below is dropped later.';
+
+COMMENT ON COLUMN public.event_head.partition_rows IS 'Numbers in one partition; it stays as it is once there are events.';
+
+CREATE TABLE public.event_kind_head (
+    kind text NOT NULL,
+    seq bigint DEFAULT '0'::bigint NOT NULL,
+    changes bigint DEFAULT '0'::bigint NOT NULL
+);
+
+COMMENT ON TABLE public.event_kind_head IS 'What the ETag of a list is made of: moves with every change of a kind of object.';
+
+COMMENT ON COLUMN public.event_kind_head.seq IS 'the kind''s last event';
+
+COMMENT ON COLUMN public.event_kind_head.changes IS 'change marks counted so far';
 
 CREATE TABLE public.event_outbox (
     id bigint NOT NULL,
@@ -2022,29 +2808,6 @@ COMMENT ON COLUMN public.extent.segment_id IS 'also the tag on the wire';
 
 COMMENT ON COLUMN public.extent.span IS '[start, end) in the host''s DPA space, in bytes';
 
-CREATE TABLE public.fabric (
-    id uuid NOT NULL,
-    name text NOT NULL,
-    driver text NOT NULL,
-    endpoint text NOT NULL,
-    credentials_ref text,
-    admin_state text DEFAULT 'active'::text NOT NULL,
-    state text DEFAULT 'unreachable'::text NOT NULL,
-    state_reason text,
-    owner text,
-    epoch bigint DEFAULT '0'::bigint NOT NULL,
-    owned_until timestamp with time zone,
-    scanned_at timestamp with time zone,
-    generation bigint DEFAULT '1'::bigint NOT NULL,
-    created_at timestamp with time zone DEFAULT now() NOT NULL,
-    updated_at timestamp with time zone DEFAULT now() NOT NULL,
-    CONSTRAINT fabric_admin_state_known CHECK ((admin_state = ANY (ARRAY['active'::text, 'paused'::text, 'maintenance'::text]))),
-    CONSTRAINT fabric_epoch_not_negative CHECK ((epoch >= 0)),
-    CONSTRAINT fabric_state_known CHECK ((state = ANY (ARRAY['up'::text, 'degraded'::text, 'unreachable'::text])))
-);
-
-COMMENT ON COLUMN public.fabric.owner IS 'process that drives the hardware now';
-
 CREATE TABLE public.frame (
     id bigint NOT NULL,
     operation_id uuid,
@@ -2110,18 +2873,6 @@ CREATE TABLE public.logical_device (
     CONSTRAINT logical_device_size_not_negative CHECK ((size_bytes >= 0))
 );
 
-CREATE TABLE public.pool (
-    id uuid NOT NULL,
-    name text NOT NULL,
-    kind text NOT NULL,
-    tier text,
-    labels jsonb DEFAULT '{}'::jsonb NOT NULL,
-    generation bigint DEFAULT '1'::bigint NOT NULL,
-    created_at timestamp with time zone DEFAULT now() NOT NULL,
-    updated_at timestamp with time zone DEFAULT now() NOT NULL,
-    CONSTRAINT pool_kind_known CHECK ((kind = ANY (ARRAY['sld'::text, 'mld'::text, 'dcd'::text])))
-);
-
 CREATE TABLE public.port (
     id uuid NOT NULL,
     switch_id uuid NOT NULL,
@@ -2154,7 +2905,7 @@ CREATE TABLE public.qos_class (
 CREATE TABLE public.switch (
     id uuid NOT NULL,
     name text NOT NULL,
-    fabric_id uuid NOT NULL,
+    fabric_id uuid,
     serial text NOT NULL,
     hdm_decoders integer NOT NULL,
     boot_count bigint,
@@ -2162,6 +2913,19 @@ CREATE TABLE public.switch (
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     updated_at timestamp with time zone DEFAULT now() NOT NULL
 );
+
+COMMENT ON COLUMN public.switch.fabric_id IS 'NULL: of a fabric that was deleted';
+
+CREATE TABLE public.tally (
+    name text NOT NULL,
+    label text NOT NULL,
+    shard smallint NOT NULL,
+    value bigint NOT NULL
+);
+
+COMMENT ON TABLE public.tally IS 'What is counted as it happens, because nobody may count it afterwards.';
+
+COMMENT ON COLUMN public.tally.shard IS 'so that those who count at once do not wait';
 
 CREATE TABLE public.tenant (
     id uuid NOT NULL,
@@ -2213,9 +2977,6 @@ COMMENT ON COLUMN public.vppb.state IS 'as last read from the switch';
 
 ALTER TABLE ONLY public.event ATTACH PARTITION public.event_0 FOR VALUES FROM ('0') TO ('1000000');
 
-ALTER TABLE ONLY public.allocation
-    ADD CONSTRAINT allocation_key_key UNIQUE (key);
-
 ALTER TABLE ONLY public.allocation_key
     ADD CONSTRAINT allocation_key_pkey PRIMARY KEY (key);
 
@@ -2233,6 +2994,9 @@ ALTER TABLE ONLY public.attachment
 
 ALTER TABLE ONLY public.attachment
     ADD CONSTRAINT attachment_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.change_mark
+    ADD CONSTRAINT change_mark_pkey PRIMARY KEY (id);
 
 ALTER TABLE ONLY public.device
     ADD CONSTRAINT device_name_key UNIQUE (name);
@@ -2254,6 +3018,9 @@ ALTER TABLE ONLY public.event_0
 
 ALTER TABLE ONLY public.event_head
     ADD CONSTRAINT event_head_pkey PRIMARY KEY (singleton);
+
+ALTER TABLE ONLY public.event_kind_head
+    ADD CONSTRAINT event_kind_head_pkey PRIMARY KEY (kind);
 
 ALTER TABLE ONLY public.event_outbox
     ADD CONSTRAINT event_outbox_pkey PRIMARY KEY (id);
@@ -2342,6 +3109,9 @@ ALTER TABLE ONLY public.switch
 ALTER TABLE ONLY public.switch
     ADD CONSTRAINT switch_serial_key UNIQUE (serial);
 
+ALTER TABLE ONLY public.tally
+    ADD CONSTRAINT tally_pkey PRIMARY KEY (name, label, shard);
+
 ALTER TABLE ONLY public.tenant_consumer
     ADD CONSTRAINT tenant_consumer_pkey PRIMARY KEY (cluster, namespace);
 
@@ -2360,29 +3130,61 @@ ALTER TABLE ONLY public.vcs
 ALTER TABLE ONLY public.vppb
     ADD CONSTRAINT vppb_pkey PRIMARY KEY (switch_id, vcs_number, number);
 
-CREATE INDEX allocation_claim ON public.allocation USING btree (cluster, claim_uid, id);
+CREATE INDEX allocation_claim_uid ON public.allocation USING btree (claim_uid, id) WHERE ((NOT forgotten) AND (claim_uid IS NOT NULL));
+
+CREATE INDEX allocation_cluster ON public.allocation USING btree (cluster, id) WHERE ((NOT forgotten) AND (cluster IS NOT NULL));
+
+CREATE INDEX allocation_consumer_kind ON public.allocation USING btree (consumer_kind, id) WHERE ((NOT forgotten) AND (consumer_kind IS NOT NULL));
+
+CREATE INDEX allocation_host ON public.allocation USING btree (host_id, forgotten, id);
+
+CREATE INDEX allocation_kept ON public.allocation USING btree (id) WHERE (NOT forgotten);
 
 CREATE INDEX allocation_key_expiry ON public.allocation_key USING btree (expires_at) WHERE (expires_at IS NOT NULL);
 
+CREATE UNIQUE INDEX allocation_key_once ON public.allocation USING btree (key) WHERE (NOT forgotten);
+
 CREATE INDEX allocation_live_host ON public.allocation USING btree (host_id, id) WHERE (phase <> ALL (ARRAY['failed'::text, 'released'::text]));
 
-CREATE INDEX allocation_phase ON public.allocation USING btree (phase, id);
+CREATE INDEX allocation_phase ON public.allocation USING btree (phase, forgotten, id);
+
+CREATE INDEX allocation_pool ON public.allocation USING btree (pool_id, forgotten, id);
 
 CREATE INDEX allocation_reservation_expiry ON public.allocation USING btree (reservation_expires_at) WHERE ((phase = 'reserved'::text) AND (reservation_expires_at IS NOT NULL));
 
-CREATE INDEX allocation_tenant ON public.allocation USING btree (tenant_id, id);
+CREATE INDEX allocation_tenant ON public.allocation USING btree (tenant_id, forgotten, id);
 
 CREATE UNIQUE INDEX attachment_dcd_host_once ON public.attachment USING btree (host_id, device_no) WHERE (live AND (kind = 'dcd'::text));
 
 CREATE UNIQUE INDEX attachment_ld_once ON public.attachment USING btree (device_no, ld_id) WHERE live;
 
+CREATE INDEX attachment_live ON public.attachment USING btree (id) WHERE live;
+
 CREATE INDEX attachment_live_host ON public.attachment USING btree (host_id) WHERE live;
 
 CREATE UNIQUE INDEX attachment_vppb_once ON public.attachment USING btree (switch_id, vcs_number, vppb_number) WHERE live;
 
-CREATE INDEX device_fabric ON public.device USING btree (fabric_id);
+CREATE INDEX device_fabric ON public.device USING btree (fabric_id, name);
+
+CREATE INDEX device_not_enabled ON public.device USING btree (name) WHERE (admin_state <> 'enabled'::text);
+
+CREATE INDEX device_pool ON public.device USING btree (pool_id, name);
+
+CREATE INDEX device_unwell ON public.device USING btree (name) WHERE (health <> 'ok'::text);
 
 CREATE INDEX device_with_room ON public.device USING btree (pool_id, free_bytes, number) WHERE ((health = 'ok'::text) AND (admin_state = 'enabled'::text) AND (free_bytes > 0));
+
+CREATE INDEX event_claim_uid ON ONLY public.event USING btree (claim_uid, seq) WHERE (claim_uid IS NOT NULL);
+
+CREATE INDEX event_0_claim_uid_seq_idx ON public.event_0 USING btree (claim_uid, seq) WHERE (claim_uid IS NOT NULL);
+
+CREATE INDEX event_device ON ONLY public.event USING btree (device, seq) WHERE (device IS NOT NULL);
+
+CREATE INDEX event_0_device_seq_idx ON public.event_0 USING btree (device, seq) WHERE (device IS NOT NULL);
+
+CREATE INDEX event_host ON ONLY public.event USING btree (host, seq) WHERE (host IS NOT NULL);
+
+CREATE INDEX event_0_host_seq_idx ON public.event_0 USING btree (host, seq) WHERE (host IS NOT NULL);
 
 CREATE INDEX event_key ON ONLY public.event USING btree (key, seq);
 
@@ -2406,6 +3208,10 @@ CREATE INDEX operation_allocation ON public.operation USING btree (allocation_id
 
 CREATE INDEX operation_due ON public.operation USING btree (fabric_id, next_attempt_at) WHERE (state = ANY (ARRAY['pending'::text, 'running'::text]));
 
+CREATE INDEX operation_fabric ON public.operation USING btree (fabric_id, id);
+
+CREATE INDEX operation_goal ON public.operation USING btree (goal, id);
+
 CREATE INDEX operation_state ON public.operation USING btree (state, id);
 
 CREATE INDEX operation_step_segment ON public.operation_step USING btree (segment_id, step);
@@ -2414,13 +3220,25 @@ CREATE UNIQUE INDEX operation_unfinished_once ON public.operation USING btree (a
 
 CREATE INDEX segment_allocation ON public.segment USING btree (allocation_id);
 
+CREATE INDEX segment_device ON public.segment USING btree (device_no, allocation_id) WHERE (NOT forgotten);
+
 CREATE UNIQUE INDEX segment_ld_once ON public.segment USING btree (device_no, ld_id) WHERE ((ld_id IS NOT NULL) AND (phase <> ALL (ARRAY['failed'::text, 'released'::text])));
+
+CREATE INDEX segment_live ON public.segment USING btree (id) WHERE (phase <> ALL (ARRAY['failed'::text, 'released'::text]));
 
 CREATE INDEX segment_live_attachment ON public.segment USING btree (attachment_id) WHERE (phase <> ALL (ARRAY['failed'::text, 'released'::text]));
 
 CREATE INDEX segment_live_device ON public.segment USING btree (device_no) WHERE (phase <> ALL (ARRAY['failed'::text, 'released'::text]));
 
+CREATE INDEX segment_live_phase ON public.segment USING btree (phase, device_no) INCLUDE (size_bytes) WHERE (phase <> ALL (ARRAY['failed'::text, 'released'::text]));
+
 CREATE INDEX switch_fabric ON public.switch USING btree (fabric_id);
+
+ALTER INDEX public.event_claim_uid ATTACH PARTITION public.event_0_claim_uid_seq_idx;
+
+ALTER INDEX public.event_device ATTACH PARTITION public.event_0_device_seq_idx;
+
+ALTER INDEX public.event_host ATTACH PARTITION public.event_0_host_seq_idx;
 
 ALTER INDEX public.event_key ATTACH PARTITION public.event_0_key_seq_idx;
 
@@ -2430,6 +3248,18 @@ ALTER INDEX public.event_pkey ATTACH PARTITION public.event_0_pkey;
 
 CREATE TRIGGER allocation_counts_for_tenant AFTER INSERT OR UPDATE OF phase, granted_bytes, tenant_id ON public.allocation FOR EACH ROW EXECUTE FUNCTION public.allocation_counts_for_tenant();
 
+CREATE TRIGGER allocation_forgets_segments AFTER UPDATE OF forgotten ON public.allocation FOR EACH ROW WHEN ((new.forgotten AND (NOT old.forgotten))) EXECUTE FUNCTION public.forget_segments();
+
+CREATE TRIGGER allocation_marked AFTER UPDATE ON public.allocation FOR EACH ROW WHEN ((((old.phase = new.phase) AND (old.generation <> new.generation)) OR (old.forgotten <> new.forgotten))) EXECUTE FUNCTION public.mark_change('allocation');
+
+CREATE TRIGGER allocation_state_changed BEFORE UPDATE OF phase ON public.allocation FOR EACH ROW WHEN ((old.phase <> new.phase)) EXECUTE FUNCTION public.note_state_change();
+
+CREATE TRIGGER attachment_marked AFTER UPDATE ON public.attachment FOR EACH ROW WHEN ((old.* IS DISTINCT FROM new.*)) EXECUTE FUNCTION public.mark_change('allocation');
+
+CREATE TRIGGER device_marked AFTER UPDATE ON public.device FOR EACH ROW WHEN (((((((((((old.name IS DISTINCT FROM new.name) OR (old.serial IS DISTINCT FROM new.serial)) OR (old.fabric_id IS DISTINCT FROM new.fabric_id)) OR (old.pool_id IS DISTINCT FROM new.pool_id)) OR (old.health IS DISTINCT FROM new.health)) OR (old.admin_state IS DISTINCT FROM new.admin_state)) OR (old.capacity_bytes IS DISTINCT FROM new.capacity_bytes)) OR (old.labels IS DISTINCT FROM new.labels)) OR (old.reserved_for IS DISTINCT FROM new.reserved_for)) OR (old.firmware IS DISTINCT FROM new.firmware))) EXECUTE FUNCTION public.mark_change('device');
+
+CREATE TRIGGER device_state_changed BEFORE UPDATE OF health ON public.device FOR EACH ROW WHEN ((old.health <> new.health)) EXECUTE FUNCTION public.note_state_change();
+
 CREATE TRIGGER event_is_append_only BEFORE DELETE OR UPDATE ON public.event FOR EACH ROW EXECUTE FUNCTION public.history_is_append_only();
 
 CREATE TRIGGER event_is_not_truncated BEFORE TRUNCATE ON public.event FOR EACH STATEMENT EXECUTE FUNCTION public.history_is_append_only();
@@ -2438,9 +3268,41 @@ CREATE TRIGGER evidence_is_append_only BEFORE DELETE OR UPDATE ON public.evidenc
 
 CREATE TRIGGER evidence_is_not_truncated BEFORE TRUNCATE ON public.evidence FOR EACH STATEMENT EXECUTE FUNCTION public.history_is_append_only();
 
+CREATE TRIGGER fabric_marked AFTER UPDATE ON public.fabric FOR EACH ROW WHEN (((((old.generation IS DISTINCT FROM new.generation) OR (old.state IS DISTINCT FROM new.state)) OR (old.state_reason IS DISTINCT FROM new.state_reason)) OR (old.owner IS DISTINCT FROM new.owner))) EXECUTE FUNCTION public.mark_change('fabric');
+
+CREATE TRIGGER fabric_state_changed BEFORE UPDATE OF state ON public.fabric FOR EACH ROW WHEN ((old.state <> new.state)) EXECUTE FUNCTION public.note_state_change();
+
+CREATE TRIGGER host_marked AFTER UPDATE ON public.host FOR EACH ROW WHEN (((old.generation <> new.generation) OR (old.fenced_at IS DISTINCT FROM new.fenced_at))) EXECUTE FUNCTION public.mark_change('host');
+
+CREATE TRIGGER host_port_marked AFTER INSERT OR DELETE ON public.host_port FOR EACH ROW EXECUTE FUNCTION public.mark_change('host');
+
+CREATE TRIGGER logical_device_change_marked AFTER UPDATE ON public.logical_device FOR EACH ROW WHEN ((old.* IS DISTINCT FROM new.*)) EXECUTE FUNCTION public.mark_change('device');
+
+CREATE TRIGGER logical_device_marked AFTER INSERT OR DELETE ON public.logical_device FOR EACH ROW EXECUTE FUNCTION public.mark_change('device');
+
+CREATE TRIGGER operation_marked AFTER UPDATE ON public.operation FOR EACH ROW WHEN (((((old.generation IS DISTINCT FROM new.generation) OR (old.attempts IS DISTINCT FROM new.attempts)) OR (old.percent IS DISTINCT FROM new.percent)) OR (old.eta_ms IS DISTINCT FROM new.eta_ms))) EXECUTE FUNCTION public.mark_change('operation');
+
+CREATE TRIGGER pool_marked AFTER UPDATE ON public.pool FOR EACH ROW WHEN ((old.generation <> new.generation)) EXECUTE FUNCTION public.mark_change('pool');
+
+CREATE TRIGGER port_change_marked AFTER UPDATE ON public.port FOR EACH ROW WHEN ((old.* IS DISTINCT FROM new.*)) EXECUTE FUNCTION public.mark_change('switch');
+
+CREATE TRIGGER port_marked AFTER INSERT OR DELETE ON public.port FOR EACH ROW EXECUTE FUNCTION public.mark_change('switch');
+
 CREATE TRIGGER segment_follows_lifecycle BEFORE UPDATE OF phase ON public.segment FOR EACH ROW WHEN ((old.phase IS DISTINCT FROM new.phase)) EXECUTE FUNCTION public.segment_follows_lifecycle();
 
+CREATE TRIGGER segment_marked AFTER UPDATE ON public.segment FOR EACH ROW WHEN (((old.phase = new.phase) AND (((((old.node_state IS DISTINCT FROM new.node_state) OR (old.numa_node IS DISTINCT FROM new.numa_node)) OR (old.dax_device IS DISTINCT FROM new.dax_device)) OR (old.goal IS DISTINCT FROM new.goal)) OR (old.attachment_id IS DISTINCT FROM new.attachment_id)))) EXECUTE FUNCTION public.mark_change('allocation');
+
 CREATE TRIGGER segment_moves_bytes AFTER INSERT OR UPDATE OF phase ON public.segment FOR EACH ROW EXECUTE FUNCTION public.segment_moves_bytes();
+
+CREATE TRIGGER switch_marked AFTER UPDATE ON public.switch FOR EACH ROW WHEN ((((old.generation IS DISTINCT FROM new.generation) OR (old.hdm_decoders IS DISTINCT FROM new.hdm_decoders)) OR (old.fabric_id IS DISTINCT FROM new.fabric_id))) EXECUTE FUNCTION public.mark_change('switch');
+
+CREATE TRIGGER vcs_change_marked AFTER UPDATE ON public.vcs FOR EACH ROW WHEN ((old.* IS DISTINCT FROM new.*)) EXECUTE FUNCTION public.mark_change('switch');
+
+CREATE TRIGGER vcs_marked AFTER INSERT OR DELETE ON public.vcs FOR EACH ROW EXECUTE FUNCTION public.mark_change('switch');
+
+CREATE TRIGGER vppb_change_marked AFTER UPDATE ON public.vppb FOR EACH ROW WHEN ((old.* IS DISTINCT FROM new.*)) EXECUTE FUNCTION public.mark_change('switch');
+
+CREATE TRIGGER vppb_marked AFTER INSERT OR DELETE ON public.vppb FOR EACH ROW EXECUTE FUNCTION public.mark_change('switch');
 
 ALTER TABLE ONLY public.allocation
     ADD CONSTRAINT allocation_host_id_fkey FOREIGN KEY (host_id) REFERENCES public.host(id);

@@ -14,6 +14,7 @@ from fabric_manager.policy.refusal import refuse
 from fabric_manager.store import verbs
 from fabric_manager.store.allocations import from_document
 from fabric_manager.store.database import Database
+from fabric_manager.telemetry.logs import note
 
 Identities = Callable[[], UUID]
 
@@ -36,6 +37,7 @@ async def claim(
     refusal, policy_denied, key_reuse_mismatch, released. Each is kept as event `allocation.refused`; a crash right
     before that loses the event only.
     """
+    note(key=order.key)
     try:
         return await place(db, order, actor=actor, identities=identities, tenants_auto_create=tenants_auto_create)
     except FabricError as error:
@@ -83,8 +85,12 @@ def new_identities(identities: Identities) -> dict[str, UUID]:
 
 async def new_tenant(db: Database, name: str, actor: Actor, identities: Identities, tenants_auto_create: bool) -> None:
     if not tenants_auto_create:
-        raise FabricError(Code.POLICY_DENIED, f"there is no tenant {name!r}, and tenants are not created by use")
+        raise no_such_tenant(name)
     await verbs.ensure_tenant(db, name, new_id=identities(), actor=actor)
+
+
+def no_such_tenant(name: str) -> FabricError:
+    return FabricError(Code.POLICY_DENIED, f"there is no tenant {name!r}, and tenants are not created by use")
 
 
 async def explained(db: Database, order: Order, refusal: Mapping[str, Any] | None) -> FabricError:

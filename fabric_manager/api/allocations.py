@@ -1,16 +1,17 @@
 """Allocations: ask for capacity, look at it, give it back."""
 
-from typing import Annotated
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from fastapi import APIRouter, Header, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from fabric_manager.allocator.claim import claim
+from fabric_manager.allocator.claim import Claimed, claim
 from fabric_manager.allocator.release import release
 from fabric_manager.api import answers, paging
 from fabric_manager.api.answers import described
 from fabric_manager.api.auth import Caller, Writer, actor, bounded, check_may_order, sees, tombstone_scope
+from fabric_manager.api.listing import answer_many
 from fabric_manager.api.preconditions import check_match, etag, names
 from fabric_manager.api.reading import not_found
 from fabric_manager.api.services import Services, WithServices
@@ -18,7 +19,7 @@ from fabric_manager.api.views import AllocationPage, AllocationView, allocation_
 from fabric_manager.api.waiting import WAIT_S_MAX, preferred_wait_s, until
 from fabric_manager.api.wire import AllocationKey, AllocationRequest, Name, Text, order_from
 from fabric_manager.domain.actor import Principal, Role
-from fabric_manager.domain.allocation import Allocation
+from fabric_manager.domain.allocation import Allocation, Order
 from fabric_manager.domain.errors import Code, FabricError
 from fabric_manager.domain.lifecycle import Goal, Phase
 from fabric_manager.store import allocations, events
@@ -61,6 +62,7 @@ class AllocationQuery(paging.PageQuery):
     phase: list[Phase] = Field(default=[], max_length=len(Phase), description="Repeat for several.")
     consumer_kind: Name | None = None
     older_than_s: int | None = Field(None, ge=0, le=AGE_S_MAX)
+    sort: Literal["-created_at", "created_at"] = "-created_at"
 
 
 class WaitQuery(BaseModel):
@@ -112,6 +114,7 @@ async def wait_until_settled(services: Services, allocation: Allocation, wait_s:
         settled,
         wait_s=wait_s,
         known=allocation,
+        same=("present", allocation.key),
     )
 
 
@@ -137,7 +140,13 @@ async def put_allocation(
     caller: Writer,
     prefer: Prefer = None,
 ) -> Response:
-    order = order_from(allocation_key, body)
+    claimed = await claim_for(request, order_from(allocation_key, body), services, caller)
+    allocation = await wait_until_settled(services, claimed.allocation, preferred_wait_s(prefer))
+    return whole(allocation, status=201 if claimed.created else 200)
+
+
+async def claim_for(request: Request, order: Order, services: Services, caller: Principal) -> Claimed:
+    """Claim within the caller's bounds. Raises FabricError: a refusal, or forbidden."""
     check_may_order(caller, order)
     try:
         claimed = await claim(
@@ -149,10 +158,9 @@ async def put_allocation(
         )
     except FabricError as error:
         services.wake()  # a refusal is an event too
-        raise await without_secrets(services, error, allocation_key, caller) from error
+        raise await without_secrets(services, error, order.key, caller) from error
     services.wake()
-    allocation = await wait_until_settled(services, claimed.allocation, preferred_wait_s(prefer))
-    return whole(allocation, status=201 if claimed.created else 200)
+    return claimed
 
 
 async def without_secrets(services: Services, error: FabricError, key: str, caller: Principal) -> FabricError:
@@ -167,11 +175,9 @@ async def without_secrets(services: Services, error: FabricError, key: str, call
     "/allocations",
     operation_id="list_allocations",
     summary="List allocations, newest first",
-    responses=described({200: AllocationPage}),
+    responses=described({200: AllocationPage, 304: None}),
 )
-async def list_allocations(
-    services: WithServices, caller: Caller, query: Annotated[AllocationQuery, Query()]
-) -> Response:
+async def list_allocations(request: Request, caller: Caller, query: Annotated[AllocationQuery, Query()]) -> Response:
     place = paging.decode(query.cursor, ["uuid"])
     wanted = allocations.Filter(
         tenant=query.tenant,
@@ -184,13 +190,27 @@ async def list_allocations(
         consumer_kind=query.consumer_kind,
         older_than_s=query.older_than_s,
     )
-    async with services.db.snapshot() as tx:
-        seq = await events.head(tx)
+
+    async def read(tx: Any) -> dict[str, Any]:
         found = await allocations.page(
-            tx, wanted, seen_by=caller, before=UUID(place[0]) if place else None, limit=query.limit + 1
+            tx,
+            wanted,
+            seen_by=caller,
+            after=UUID(place[0]) if place else None,
+            limit=query.limit + 1,
+            sort=query.sort,
         )
-    following = paging.next_cursor(found, query.limit, lambda allocation: (str(allocation.id),))
-    return answers.page([allocation_view(a) for a in found[: query.limit]], next_cursor=following, as_of=seq)
+        following = paging.next_cursor(found, query.limit, lambda allocation: (str(allocation.id),))
+        return {"items": [allocation_view(a) for a in found[: query.limit]], "next_cursor": following}
+
+    return await answer_many(
+        request,
+        allocations.KINDS,
+        read,
+        seen_by=events.bounds(caller),
+        expiring=True,
+        timeless=query.older_than_s is None,
+    )
 
 
 @router.get(
@@ -219,7 +239,12 @@ async def get_allocation(
         return allocation.operation is None
 
     allocation, seq = await until(
-        services.feed, allocation_key, lambda: look(services, allocation_key, caller), arrived, wait_s=query.wait
+        services.feed,
+        allocation_key,
+        lambda: look(services, allocation_key, caller),
+        arrived,
+        wait_s=query.wait,
+        same=("look", allocation_key, caller),
     )
     if allocation is None:
         raise not_found("allocation", allocation_key)
@@ -266,6 +291,7 @@ async def delete_allocation(
             lambda seen: left(seen[0]),
             wait_s=wait_s,
             known=known,
+            same=("look", allocation_key, EVERYBODY),
         )
     if allocation is None or allocation.phase in (Phase.RELEASED, Phase.FAILED):
         return Response(status_code=204)

@@ -27,7 +27,7 @@ HEADERS = {
 }
 MEANINGS = {
     200: "As it is now.",
-    201: "Reserved.",
+    201: "Made.",
     202: "Accepted; `operation` names the work that remains.",
     204: "Nothing remains to be done.",
     304: "Not changed.",

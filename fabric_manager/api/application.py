@@ -8,6 +8,8 @@ from uuid import UUID, uuid4
 from fastapi import APIRouter, FastAPI
 
 from fabric_manager.api import (
+    allocation_candidates,
+    allocation_posts,
     allocations,
     attachments,
     bindings,
@@ -16,15 +18,21 @@ from fabric_manager.api import (
     event_pages,
     extents,
     fabrics,
+    glance,
     handlers,
     health,
     hosts,
+    inventories,
     logical_devices,
+    metrics,
     operations,
     pools,
     proofs,
+    segment_bindings,
+    switches,
     timelines,
 )
+from fabric_manager.api.accounting import Accounting
 from fabric_manager.api.envelope import Envelope
 from fabric_manager.api.feed import Feed
 from fabric_manager.api.intake import Intake
@@ -36,6 +44,8 @@ __all__ = ["Readiness", "ReadyCheck", "build", "openapi_document", "stop_waiting
 
 NOUNS = (
     allocations,
+    allocation_posts,
+    allocation_candidates,
     bindings,
     timelines,
     pools,
@@ -43,10 +53,14 @@ NOUNS = (
     logical_devices,
     extents,
     attachments,
+    segment_bindings,
+    switches,
     hosts,
     fabrics,
+    inventories,
     operations,
     event_pages,
+    glance,
     proofs,
     health,
 )
@@ -56,6 +70,7 @@ def bare(*, identities: Callable[[], UUID]) -> FastAPI:
     """Routes, refusals and description, with nothing behind them yet."""
     app = FastAPI(docs_url=None, redoc_url=None, redirect_slashes=False, lifespan=lifespan)
     app.include_router(health.open_router)
+    app.include_router(metrics.router)
     v1 = APIRouter(prefix="/v1")
     for noun in NOUNS:
         v1.include_router(noun.router)
@@ -63,6 +78,7 @@ def bare(*, identities: Callable[[], UUID]) -> FastAPI:
     handlers.install(app)
     description.install(app)
     app.add_middleware(Intake)
+    app.add_middleware(Accounting)
     app.add_middleware(Envelope, identities=identities)  # the last one added is the outermost
     return app
 
@@ -99,7 +115,9 @@ def build(
 
 def stop_waiting(app: FastAPI) -> None:
     """Make long polls answer at once; call it before the server waits for its requests to end."""
-    app.state.services.feed.close()
+    services = getattr(app.state, "services", None)  # that of metrics alone has none
+    if services is not None:
+        services.feed.close()
 
 
 def openapi_document() -> dict[str, Any]:

@@ -22,6 +22,7 @@ class AttachmentQuery(PageQuery):
     device: Name | None = None
     host: Name | None = None
     kind: Literal["sld", "mld", "dcd"] | None = None
+    sort: Literal["created_at", "-created_at"] = "created_at"
 
 
 def shown(value: Attachment) -> dict[str, Any]:
@@ -32,7 +33,7 @@ def shown(value: Attachment) -> dict[str, Any]:
     "/attachments",
     operation_id="list_attachments",
     summary="List attachments",
-    responses=described({200: AttachmentPage}),
+    responses=described({200: AttachmentPage, 304: None}),
 )
 async def list_attachments(request: Request, query: Annotated[AttachmentQuery, Query()]) -> Response:
     return await answer_page(request, ATTACHMENT, query, shown)

@@ -12,9 +12,11 @@ from fabric_manager.api.services import services_of
 from fabric_manager.domain.actor import Actor, Principal, Role
 from fabric_manager.domain.allocation import Allocation, Order
 from fabric_manager.domain.errors import Code, FabricError
+from fabric_manager.telemetry.logs import note
 
 TOKEN = re.compile(r"fm_[A-Za-z0-9-]{1,64}_[A-Za-z0-9_-]{16,128}")
 READ_ONLY = frozenset({Role.VIEWER})
+OPERATORS = frozenset({Role.OPERATOR, Role.ADMIN, Role.BREAKGLASS})
 
 
 class Bearer(SecurityBase):
@@ -33,6 +35,7 @@ class Bearer(SecurityBase):
             principal = await services_of(request).tokens.owner(token.strip())
         if principal is None:
             raise FabricError(Code.UNAUTHENTICATED, "the token is unknown, expired or revoked")
+        note(actor=principal.name, key=request.path_params.get("allocation_key"))
         return principal
 
 
@@ -41,7 +44,7 @@ AUTHENTICATED = Depends(bearer)
 Caller = Annotated[Principal, AUTHENTICATED]
 
 
-def writer(caller: Caller) -> Principal:
+async def writer(caller: Caller) -> Principal:
     """A caller that may change something."""
     if caller.role in READ_ONLY:
         raise FabricError(Code.FORBIDDEN, f"the role {caller.role} reads only")
@@ -51,12 +54,28 @@ def writer(caller: Caller) -> Principal:
 Writer = Annotated[Principal, Depends(writer)]
 
 
+def operator(caller: Caller) -> Principal:
+    """A caller that may change what all others share."""
+    if caller.role not in OPERATORS or bounded(caller):
+        raise FabricError(Code.FORBIDDEN, "the inventory is changed by operators and admins without bounds")
+    return caller
+
+
+Operator = Annotated[Principal, Depends(operator)]
+
+
 def actor(principal: Principal, request: Request) -> Actor:
     return Actor(name=principal.name, request_id=request_id(request))
 
 
 def bounded(principal: Principal) -> bool:
     return principal.tenant is not None or principal.cluster is not None or principal.host is not None
+
+
+def within(principal: Principal) -> dict[str, str]:
+    """The bounds it has, by the names that nouns know them by."""
+    every = {"sees_tenant": principal.tenant, "sees_cluster": principal.cluster, "sees_host": principal.host}
+    return {name: bound for name, bound in every.items() if bound is not None}
 
 
 def sees(principal: Principal, allocation: Allocation) -> bool:

@@ -1,5 +1,7 @@
 """The binding of an allocation to its host, and what the host's node says of it."""
 
+from uuid import UUID
+
 from fastapi import APIRouter, Request, Response
 
 from fabric_manager.allocator.bind import bind, unbind
@@ -16,7 +18,8 @@ from fabric_manager.api.allocations import (
 )
 from fabric_manager.api.answers import described
 from fabric_manager.api.auth import Writer, actor
-from fabric_manager.api.services import WithServices
+from fabric_manager.api.problems import invalid
+from fabric_manager.api.services import Services, WithServices
 from fabric_manager.api.views import AllocationView
 from fabric_manager.api.waiting import preferred_wait_s, until
 from fabric_manager.api.wire import AllocationKey, BindingRequest, NodeStateRequest
@@ -99,8 +102,22 @@ async def delete_binding(
             left,
             wait_s=wait_s,
             known=allocation,
+            same=("present", allocation_key),
         )
     return progress(allocation)
+
+
+async def segments_meant(services: Services, key: str, body: NodeStateRequest) -> list[UUID]:
+    """The segment of each report: the one it names, or the only one there is. Raises FabricError validation_failed."""
+    named = [said.id for said in body.segments if said.id is not None]
+    if len(named) == len(body.segments):
+        return named
+    if len(body.segments) != 1:
+        raise invalid("segments.id", "reports on several segments name each of them")
+    allocation = await present(services, key, EVERYBODY)
+    if len(allocation.segments) != 1:
+        raise invalid("segments.id", f"say which of the {len(allocation.segments)} segments is meant")
+    return [allocation.segments[0].id]
 
 
 @router.post(
@@ -114,9 +131,10 @@ async def post_node_state(
     request: Request, allocation_key: AllocationKey, body: NodeStateRequest, services: WithServices, caller: Writer
 ) -> Response:
     await check_visible(services, allocation_key, caller)
+    ids = await segments_meant(services, allocation_key, body)
     reports = [
-        NodeReport(segment_id=said.id, phase=said.phase, numa_node=said.numa_node, dax_device=said.dax_device)
-        for said in body.segments
+        NodeReport(segment_id=segment_id, phase=said.phase, numa_node=said.numa_node, dax_device=said.dax_device)
+        for segment_id, said in zip(ids, body.segments, strict=True)
     ]
     allocation = await report_node_state(
         services.db,

@@ -9,6 +9,7 @@ from uuid import UUID
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fabric_manager.api.problems import internal_response
+from fabric_manager.telemetry.logs import about
 
 log = logging.getLogger(__name__)
 
@@ -54,17 +55,17 @@ class Envelope:
                 message["headers"] = [*message["headers"], *self.headers(scope, message["headers"], request_id)]
             await send(message)
 
-        try:
-            await self.app(scope, receive, send_with_headers)
-        except Exception:
-            if started:
-                raise
-            log.exception(
-                "a request failed unexpectedly",
-                extra={"request_id": request_id, "method": scope["method"], "path": scope["path"][:200]},
-            )
-            response = internal_response(instance=scope["path"], request_id=request_id)
-            await response(scope, receive, send_with_headers)
+        with about(request_id=request_id):
+            try:
+                await self.app(scope, receive, send_with_headers)
+            except Exception:
+                if started:
+                    raise
+                log.exception(
+                    "a request failed unexpectedly", extra={"method": scope["method"], "path": scope["path"][:200]}
+                )
+                response = internal_response(instance=scope["path"], request_id=request_id)
+                await response(scope, receive, send_with_headers)
 
     def headers(self, scope: Scope, present: Any, request_id: str) -> list[tuple[bytes, bytes]]:
         added = [(b"x-request-id", request_id.encode()), *HEADERS]

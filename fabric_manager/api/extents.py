@@ -1,6 +1,6 @@
 """Runs of dynamic-capacity devices, in the address space of the host that has them."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from fastapi import APIRouter, Query, Request, Response
@@ -22,6 +22,7 @@ class ExtentQuery(PageQuery):
     device: Name | None = None
     host: Name | None = None
     allocation: Key | None = None
+    sort: Literal["created_at", "-created_at"] = "created_at"
 
 
 def shown(value: Extent) -> dict[str, Any]:
@@ -32,7 +33,7 @@ def shown(value: Extent) -> dict[str, Any]:
     "/extents",
     operation_id="list_extents",
     summary="List extents",
-    responses=described({200: ExtentPage}),
+    responses=described({200: ExtentPage, 304: None}),
 )
 async def list_extents(request: Request, query: Annotated[ExtentQuery, Query()]) -> Response:
     return await answer_page(request, EXTENT, query, shown)

@@ -1,27 +1,36 @@
-"""One listening connection for all who wait for something to happen. Waiters hold no connection."""
+"""One listening connection for all who wait for something to happen. Waiters and listeners hold no connection."""
 
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
+from fabric_manager.api.sharing import SharedReads, Turns
+from fabric_manager.api.telling import Tail
 from fabric_manager.domain.errors import Code, FabricError
 from fabric_manager.store import events
 from fabric_manager.store.database import Database
+from fabric_manager.telemetry import metrics
 
 log = logging.getLogger(__name__)
 
 CHANNEL = "fabric_events"
 FALLBACK_S = 2.0  # a lost NOTIFY delays by no more than this
 RECHECK_S = 5.0  # a waiter looks for itself this often, should no process number the events
-BATCH_MAX = 1000
-BATCHES_MAX = 20  # behind by more, everybody is woken instead
+BATCH_MAX = 500
 PAUSE_S_MIN, PAUSE_S_MAX = 0.1, 5.0
 WAITERS_MAX = 10_000
+CLOSING_S_MAX = 0.5
+CROWD_AT_ONCE, CROWD_STEPS, CROWD_REST_S_MAX = 25, 3, 0.1
+POLLS_PER_S_MAX, POLLS_BURST_MAX = 120, 60  # a poll costs milliseconds, a stream's message microseconds
 
 EVERYTHING = None
+
+
+def batched(bells: Sequence["Bell"], size: int) -> Iterator[Sequence["Bell"]]:
+    return (bells[at : at + size] for at in range(0, len(bells), size))
 
 
 class Bell:
@@ -42,14 +51,18 @@ class Bell:
 
 
 class Feed:
-    """Rings the bells of those who watch a key, or everything, when an event about it has been numbered."""
+    """Reads each event once when it has been numbered, and rings the bells of those who watch its key or everything."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
-        self._seq: int | None = None
         self._bells: dict[str | None, set[Bell]] = {}
         self._waiters = 0
         self._notified = Bell()
+        self._crowd_due = asyncio.Event()
+        self._sending: set[asyncio.Timeout] = set()
+        self.tail = Tail()
+        self.reads = SharedReads()
+        self.polls = Turns(per_s_max=POLLS_PER_S_MAX, burst_max=POLLS_BURST_MAX)
         self.closing = False
 
     @contextmanager
@@ -59,11 +72,13 @@ class Feed:
             raise FabricError(Code.OVERLOADED, "too many callers wait already", retry_after_ms=2000)
         bell = Bell()
         self._waiters += 1
+        metrics.WAITERS.inc()
         self._bells.setdefault(key, set()).add(bell)
         try:
             yield bell
         finally:
             self._waiters -= 1
+            metrics.WAITERS.dec()
             self._bells[key].discard(bell)
             if not self._bells[key]:
                 del self._bells[key]
@@ -72,23 +87,36 @@ class Feed:
         """Let every waiter answer at once with what it knows; called when the service stops."""
         self.closing = True
         self._ring_all()
+        for patience in self._sending:
+            patience.reschedule(asyncio.get_running_loop().time() + CLOSING_S_MAX)
+
+    @asynccontextmanager
+    async def sending(self, stalled_s_max: float) -> AsyncIterator[None]:
+        """Raises TimeoutError when the other side takes nothing for so long; when the service stops, much sooner."""
+        async with asyncio.timeout(CLOSING_S_MAX if self.closing else stalled_s_max) as patience:
+            self._sending.add(patience)
+            try:
+                yield
+            finally:
+                self._sending.discard(patience)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        task = asyncio.create_task(self._run(), name="feed")
+        tasks = [asyncio.create_task(self._run()), asyncio.create_task(self._wake_crowd())]
         try:
             yield
         finally:
             self.close()
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _run(self) -> None:
         pause_s = PAUSE_S_MIN
         while True:
             try:
                 async with self._db.listening(CHANNEL, self._on_notify) as connection:
+                    pause_s = PAUSE_S_MIN
                     await self._follow(connection)
             except FabricError as error:
                 log.warning("the event feed lost the database", extra={"code": error.code, "pause_s": pause_s})
@@ -100,31 +128,48 @@ class Feed:
 
     async def _follow(self, connection: Any) -> None:
         while True:
-            await self._catch_up()
+            await self._catch_up(connection)
             await self._notified.wait(FALLBACK_S)
-            await connection.execute("SELECT 1")  # raises when the server is gone and would never notify again
 
     def _on_notify(self, _payload: str) -> None:
         self._notified.ring()
 
-    async def _catch_up(self) -> None:
-        for _ in range(BATCHES_MAX):
-            async with self._db.snapshot() as tx:
-                if self._seq is None:
-                    self._seq = await events.head(tx)
-                    self._ring_all()
-                    return
-                seen, keys = await events.keys_after(tx, self._seq, limit=BATCH_MAX)
-            if seen == self._seq:
+    async def _catch_up(self, connection: Any) -> None:
+        """Read to the head. What is too far behind, or of another numbering, is left to its readers: all are woken."""
+        tail = self.tail
+        while True:
+            kept, fresh = await events.newest(connection, since=tail.head, limit=BATCH_MAX)
+            if tail.head is None or not tail.head <= kept.head <= tail.head + tail.events_max:
+                kept, fresh = await events.newest(connection, since=None, limit=tail.events_max)
+                tail.add(kept, fresh)
+                self._ring_all()
                 return
-            self._seq = seen
-            self._ring(keys)
-        self._seq = None
+            tail.add(kept, fresh)
+            if not fresh:
+                return
+            self._ring({event.key for event in fresh if event.key is not None})
+            await asyncio.sleep(0)  # the woken may go first
 
-    def _ring(self, keys: frozenset[str]) -> None:
-        for key in (EVERYTHING, *keys):
+    def _ring(self, keys: Iterable[str]) -> None:
+        """Who waits for a key hears at once, who follows everything in the crowd's next turn."""
+        for key in keys:
             for bell in self._bells.get(key, ()):
                 bell.ring()
+        self._crowd_due.set()
+
+    async def _wake_crowd(self) -> None:
+        """A few at a time, and as long a rest as they took: claims go on however many follow every event."""
+        clock = asyncio.get_running_loop().time
+        while True:
+            await self._crowd_due.wait()
+            self._crowd_due.clear()
+            for crowd in batched(list(self._bells.get(EVERYTHING, ())), CROWD_AT_ONCE):
+                began = clock()
+                for bell in crowd:
+                    bell.ring()
+                for _ in range(CROWD_STEPS):
+                    await asyncio.sleep(0)
+                await asyncio.sleep(min(clock() - began, CROWD_REST_S_MAX))
 
     def _ring_all(self) -> None:
         for bells in self._bells.values():

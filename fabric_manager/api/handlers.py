@@ -1,10 +1,11 @@
 """Whatever a route may raise, as a problem."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from fabric_manager.api.problems import invalid_fields, problem_response
@@ -34,7 +35,21 @@ async def on_fabric_error(request: Request, error: Exception) -> Response:
 
 async def on_validation_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    return respond(request, invalid_fields([(field_name(e["loc"]), e["msg"]) for e in error.errors()]))
+    return respond(request, invalid_fields([(field_name(e["loc"]), message(request, e)) for e in error.errors()]))
+
+
+def message(request: Request, error: Mapping[str, Any]) -> str:
+    """What is wrong; of a parameter that nobody knows, which ones there are."""
+    if error["type"] == "extra_forbidden" and error["loc"][0] == "query":
+        known = sorted(name for name in query_names(request) if name != error["loc"][-1])
+        return f"is no parameter here; there are {', '.join(known)}"
+    return str(error["msg"])
+
+
+def query_names(request: Request) -> Iterator[str]:
+    for param in request.scope["route"].dependant.query_params:
+        model = param.field_info.annotation
+        yield from model.model_fields if isinstance(model, type) and issubclass(model, BaseModel) else [param.alias]
 
 
 async def on_http_exception(request: Request, error: Exception) -> Response:

@@ -4,6 +4,7 @@ import asyncio
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -12,12 +13,24 @@ from fabric_manager.api.envelope import header
 from fabric_manager.api.problems import invalid, problem_response
 from fabric_manager.domain.errors import Code, FabricError
 
-BODY_MAX = 64 * 1024
 DEPTH_MAX = 32
-ITEMS_MAX = 1000  # of one array or object
 TEXT_MAX = 4096  # characters of one string
 RECEIVE_S_MAX = 10.0
 METHODS = {"PUT", "POST", "PATCH"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """`items_max` is of one array or object."""
+
+    body_bytes_max: int
+    items_max: int
+
+
+REQUEST = Limits(body_bytes_max=64 * 1024, items_max=1000)
+# Paths that take whole files: a rack's description is longer than any request. Few are read at a time.
+LARGE = {"/v1/inventory": Limits(body_bytes_max=8 * 1024 * 1024, items_max=20_000)}
+LARGE_AT_ONCE_MAX = 2
 
 
 class RepeatedError(ValueError):
@@ -61,7 +74,7 @@ def parse(body: bytes) -> Any:
         raise invalid("body", f"not JSON: {error}") from error
 
 
-def examine(value: Any, path: str = "", depth: int = 0) -> None:
+def examine(value: Any, path: str = "", depth: int = 0, *, items_max: int) -> None:
     """Bound what the parser let through, and refuse text that PostgreSQL or a terminal would choke on."""
     where = path or "body"
     if depth > DEPTH_MAX:
@@ -69,12 +82,12 @@ def examine(value: Any, path: str = "", depth: int = 0) -> None:
     if isinstance(value, str):
         examine_text(value, where)
     elif isinstance(value, dict | list):
-        if len(value) > ITEMS_MAX:
-            raise invalid(where, f"holds more than {ITEMS_MAX} items")
+        if len(value) > items_max:
+            raise invalid(where, f"holds more than {items_max} items")
         for name, item in value.items() if isinstance(value, dict) else enumerate(value):
             if isinstance(name, str):
                 examine_text(name, where)
-            examine(item, f"{path}.{name}" if path else str(name), depth + 1)
+            examine(item, f"{path}.{name}" if path else str(name), depth + 1, items_max=items_max)
 
 
 def examine_text(text: str, where: str) -> None:
@@ -93,11 +106,18 @@ def check_content_type(given: str | None) -> None:
         raise invalid("Content-Type", "a body is application/json in UTF-8")
 
 
-async def read(scope: Scope, receive: Receive) -> bytes:
+def check(scope: Scope, body: bytes, limits: Limits) -> None:
+    """Raises FabricError validation_failed."""
+    if body:
+        check_content_type(header(scope, b"content-type"))
+        examine(parse(body), items_max=limits.items_max)
+
+
+async def read(scope: Scope, receive: Receive, body_max: int) -> bytes:
     """The whole body, unless it is too large or too slow."""
-    too_large = FabricError(Code.TOO_LARGE, f"a body holds at most {BODY_MAX} bytes", body_bytes_max=BODY_MAX)
+    too_large = FabricError(Code.TOO_LARGE, f"a body holds at most {body_max} bytes", body_bytes_max=body_max)
     length = header(scope, b"content-length")
-    if length is not None and length.isdigit() and int(length[:20]) > BODY_MAX:
+    if length is not None and length.isdigit() and int(length[:20]) > body_max:
         raise too_large
     body = bytearray()
     try:
@@ -105,7 +125,7 @@ async def read(scope: Scope, receive: Receive) -> bytes:
             while True:
                 message = await receive()
                 body += message.get("body", b"")
-                if len(body) > BODY_MAX:
+                if len(body) > body_max:
                     raise too_large
                 if not message.get("more_body", False):
                     return bytes(body)
@@ -136,18 +156,29 @@ class Intake:
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
+        self._large = asyncio.Semaphore(LARGE_AT_ONCE_MAX)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if not needs_check(scope):
             await self.app(scope, receive, send)
             return
         try:
-            body = await read(scope, receive)
-            if body:
-                check_content_type(header(scope, b"content-type"))
-                examine(parse(body))
+            body = await self._checked(scope, receive)
         except FabricError as error:
             response = problem_response(error, instance=scope["path"], request_id=scope["state"]["request_id"])
             await response(scope, receive, send)
             return
         await self.app(scope, again(body, receive), send)
+
+    async def _checked(self, scope: Scope, receive: Receive) -> bytes:
+        limits = LARGE.get(scope["path"])
+        if limits is None:
+            body = await read(scope, receive, REQUEST.body_bytes_max)
+            check(scope, body, REQUEST)
+            return body
+        if self._large.locked():
+            raise FabricError(Code.OVERLOADED, "other large bodies are being read; try again", retry_after_ms=1000)
+        async with self._large:
+            body = await read(scope, receive, limits.body_bytes_max)
+            await asyncio.to_thread(check, scope, body, limits)  # the event loop has others to serve
+        return body

@@ -1,6 +1,6 @@
 """Slices of multi-logical devices; each goes whole to one host."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from fastapi import APIRouter, Query, Request, Response
@@ -21,6 +21,7 @@ router = APIRouter(tags=["logical-devices"], dependencies=[AUTHENTICATED])
 class LogicalDeviceQuery(PageQuery):
     device: Name | None = None
     allocation: Key | None = None
+    sort: Literal["device", "-device"] = "device"
 
 
 def shown(value: LogicalDevice) -> dict[str, Any]:
@@ -31,7 +32,7 @@ def shown(value: LogicalDevice) -> dict[str, Any]:
     "/logical-devices",
     operation_id="list_logical_devices",
     summary="List logical devices",
-    responses=described({200: LogicalDevicePage}),
+    responses=described({200: LogicalDevicePage, 304: None}),
 )
 async def list_logical_devices(request: Request, query: Annotated[LogicalDeviceQuery, Query()]) -> Response:
     return await answer_page(request, LOGICAL_DEVICE, query, shown)

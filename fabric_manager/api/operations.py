@@ -1,6 +1,6 @@
 """Operations: the work that is going on, and how it ended."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from fastapi import APIRouter, Query, Request, Response
@@ -8,13 +8,12 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from fabric_manager.api import answers, paging
 from fabric_manager.api.answers import described
-from fabric_manager.api.auth import Caller
+from fabric_manager.api.auth import Caller, within
 from fabric_manager.api.reading import answer_page, not_found
 from fabric_manager.api.services import WithServices
 from fabric_manager.api.views import OperationPage, OperationView, picked
 from fabric_manager.api.waiting import WAIT_S_MAX, until
 from fabric_manager.api.wire import Key, Name
-from fabric_manager.domain.actor import Principal
 from fabric_manager.domain.errors import Code
 from fabric_manager.domain.lifecycle import Goal
 from fabric_manager.domain.operation import UNFINISHED, Operation, OperationState
@@ -29,6 +28,7 @@ class OperationQuery(paging.PageQuery):
     goal: Goal | None = None
     allocation: Key | None = None
     fabric: Name | None = None
+    sort: Literal["-created_at", "created_at"] = "-created_at"
 
 
 class OperationWaitQuery(BaseModel):
@@ -41,18 +41,14 @@ def shown(operation: Operation) -> dict[str, Any]:
     return picked(OperationView, operation)
 
 
-def bounds(caller: Principal) -> dict[str, str]:
-    return {name: value for name, value in events.bounds(caller).items() if value is not None}
-
-
 @router.get(
     "/operations",
     operation_id="list_operations",
     summary="List operations, newest first",
-    responses=described({200: OperationPage}),
+    responses=described({200: OperationPage, 304: None}),
 )
 async def list_operations(request: Request, caller: Caller, query: Annotated[OperationQuery, Query()]) -> Response:
-    return await answer_page(request, OPERATION, query, shown, bounds=bounds(caller))
+    return await answer_page(request, OPERATION, query, shown, bounds=within(caller))
 
 
 @router.get(
@@ -71,7 +67,7 @@ async def get_operation(
     async def look() -> tuple[Operation, int]:
         async with services.db.snapshot() as tx:
             seq = await events.head(tx)
-            operation = await nouns.one(tx, OPERATION, str(operation_id), bounds(caller))
+            operation = await nouns.one(tx, OPERATION, str(operation_id), within(caller))
         if operation is None:
             raise not_found("operation", str(operation_id))
         return operation, seq
@@ -81,5 +77,12 @@ async def get_operation(
 
     operation, seq = await look()
     if query.wait and not ended((operation, seq)):
-        operation, seq = await until(services.feed, operation.allocation, look, ended, wait_s=query.wait)
+        operation, seq = await until(
+            services.feed,
+            operation.allocation,
+            look,
+            ended,
+            wait_s=query.wait,
+            same=("operation", operation_id, caller),
+        )
     return answers.single(request, shown(operation), version=operation.generation, seq=seq)

@@ -9,12 +9,17 @@ def etag(version: int | str) -> str:
     return f'"{version}"'
 
 
+def tags_of(condition: str | None) -> tuple[str, ...] | None:
+    """The versions in an If-Match or If-None-Match header, "*" for any; None when there is no header."""
+    if condition is None:
+        return None
+    return tuple("*" if star else tag for tag, star in re.findall(r'"([^"]*)"|(\*)', condition))
+
+
 def names(condition: str | None, version: int | str) -> bool:
     """Whether an If-Match or If-None-Match header names this version."""
-    if condition is None:
-        return False
-    tags = re.findall(r'"([^"]*)"|(\*)', condition)
-    return any(star or tag == str(version) for tag, star in tags)
+    wanted = tags_of(condition) or ()
+    return "*" in wanted or str(version) in wanted
 
 
 def check_match(if_match: str | None, generation: int | None) -> None:

@@ -9,6 +9,7 @@ import orjson
 from fastapi import Response
 
 from fabric_manager.domain.errors import Code, FabricError
+from fabric_manager.telemetry import metrics
 
 MEDIA_TYPE = "application/problem+json"
 DETAIL_MAX = 1000  # characters; a caller's own input is never sent back at length
@@ -88,12 +89,14 @@ def to_problem(error: FabricError, *, instance: str, request_id: str) -> dict[st
 
 
 def problem_response(error: FabricError, *, instance: str, request_id: str) -> Response:
+    metrics.PROBLEMS.labels(code=error.code).inc()
     body = to_problem(error, instance=instance, request_id=request_id)
     return as_response(body, error.code)
 
 
 def internal_response(*, instance: str, request_id: str) -> Response:
     """What a caller sees of a mistake of ours: the request id by which the log has the rest."""
+    metrics.PROBLEMS.labels(code="internal").inc()
     body = {
         "type": "/problems/internal",
         "title": "A mistake in this service",

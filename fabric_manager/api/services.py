@@ -47,4 +47,9 @@ def services_of(request: Request) -> Services:
     return services
 
 
-WithServices = Annotated[Services, Depends(services_of)]
+async def provided(request: Request) -> Services:
+    """Not a plain function: those are sent through a thread, for each request."""
+    return services_of(request)
+
+
+WithServices = Annotated[Services, Depends(provided)]

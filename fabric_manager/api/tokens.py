@@ -3,6 +3,7 @@
 import asyncio
 from collections import OrderedDict
 
+from fabric_manager.api.sharing import SharedReads
 from fabric_manager.domain.actor import Principal
 from fabric_manager.store import tokens
 from fabric_manager.store.database import Database
@@ -14,6 +15,7 @@ KEPT_MAX = 1024
 class TokenCache:
     def __init__(self, db: Database) -> None:
         self._db = db
+        self._reads = SharedReads()
         self._kept: OrderedDict[bytes, tuple[Principal, float]] = OrderedDict()
 
     async def owner(self, token: str) -> Principal | None:
@@ -23,11 +25,14 @@ class TokenCache:
         kept = self._kept.get(hashed)
         if kept is not None and kept[1] > now:
             return kept[0]
-        async with self._db.snapshot() as tx:
-            principal = await tokens.find(tx, hashed)
+        principal = await self._reads.read(lambda: self._find(hashed), same=hashed)
         self._kept.pop(hashed, None)
         if principal is not None:
             self._kept[hashed] = (principal, now + KEPT_S)
             if len(self._kept) > KEPT_MAX:
                 self._kept.popitem(last=False)
         return principal
+
+    async def _find(self, hashed: bytes) -> Principal | None:
+        async with self._db.snapshot() as tx:
+            return await tokens.find(tx, hashed)

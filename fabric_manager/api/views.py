@@ -132,6 +132,42 @@ class AllocationPage(Page):
     items: list[AllocationView]
 
 
+class CandidateView(View):
+    rank: int
+    device: str
+    pool: str
+    granted_bytes: int
+    waste_bytes: int = Field(description="Granted beyond what was asked, by the device's steps or sizes.")
+    free_bytes: int
+    latency_ns: int
+    decided_by: str | None = Field(description="The first criterion in which the one before it is better.")
+    why: str
+
+
+class FilterView(View):
+    filter: str
+    left: int = Field(description="Devices that passed this filter and all before it.")
+
+
+class RefusalView(View):
+    """What the request itself would be refused with."""
+
+    code: str
+    detail: str
+    retryable: bool
+    terminal_for: str | None
+    waiting_helps: bool
+    largest_fit_bytes: int
+
+
+class CandidatesView(View):
+    size_bytes: int
+    candidates: list[CandidateView] = Field(description="Best first; empty when it would be refused.")
+    funnel: list[FilterView]
+    largest_fit_bytes: int = Field(description="The most that one request of this kind could get now.")
+    refusal: RefusalView | None
+
+
 class FabricView(View):
     id: UUID
     name: str
@@ -180,6 +216,7 @@ class DeviceView(BytesView):
     media: str | None
     failure_domain: str | None
     labels: dict[str, str]
+    reserved_for: list[str]
     capabilities: list[str]
     health: str
     firmware: str
@@ -187,6 +224,7 @@ class DeviceView(BytesView):
     generation: int
     created_at: datetime
     updated_at: datetime
+    publishable_bytes: int | None = Field(None, description="Only with `?cluster=`.")
 
 
 class DevicePage(Page):
@@ -215,6 +253,7 @@ class ExtentView(View):
     start_bytes: int
     size_bytes: int
     tag: UUID
+    number: int
     allocation: str
     host: str
 
@@ -275,6 +314,7 @@ class PoolView(BytesView):
     name: str
     kind: str
     tier: str | None
+    labels: dict[str, str]
     devices: int
     largest_fit_bytes: int
     allocation_step_bytes: int | None
@@ -282,6 +322,7 @@ class PoolView(BytesView):
     generation: int
     created_at: datetime
     updated_at: datetime
+    publishable_bytes: int | None = Field(None, description="Only with `?cluster=`.")
 
 
 class PoolPage(Page):
@@ -318,6 +359,12 @@ class EventView(View):
     object_kind: str
     object_id: str
     key: str | None
+    claim_uid: str | None
+    cluster: str | None
+    tenant: str | None
+    host: str | None
+    device: str | None
+    pool: str | None
     before: dict[str, Any] | None
     after: dict[str, Any] | None
     actor: str
@@ -328,7 +375,7 @@ class EventView(View):
 class EventPage(View):
     items: list[EventView]
     next_since: int = Field(description="Give it as `since` to go on from here.")
-    next_cursor: None = None
+    next_cursor: str | None = Field(None, description="Always null: go on with `next_since`.")
     as_of: int
 
 
@@ -420,12 +467,19 @@ def bytes_of(value: Device | Pool) -> Mapping[str, int]:
     return picked(BytesView, value.bytes)
 
 
+def as_asked(shown: dict[str, Any]) -> dict[str, Any]:
+    """Without what is only shown to a cluster, when none was named."""
+    if shown["publishable_bytes"] is None:
+        del shown["publishable_bytes"]
+    return shown
+
+
 def device_view(device: Device) -> dict[str, Any]:
-    return picked(DeviceView, device, **bytes_of(device))
+    return as_asked(picked(DeviceView, device, **bytes_of(device)))
 
 
 def pool_view(pool: Pool) -> dict[str, Any]:
-    return picked(PoolView, pool, **bytes_of(pool))
+    return as_asked(picked(PoolView, pool, **bytes_of(pool)))
 
 
 def host_view(host: Any) -> dict[str, Any]:

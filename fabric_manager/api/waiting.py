@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 from typing import TypeVar
 
 from fabric_manager.api.feed import RECHECK_S, Feed
@@ -21,13 +21,17 @@ async def until(
     *,
     wait_s: float,
     known: T | None = None,
+    same: Hashable | None = None,
 ) -> T:
-    """Read until `done`, for at most `wait_s`. `known` is a write's own answer, and outlives the database."""
+    """Read until `done`, for at most `wait_s`. `known` is a write's own answer, and outlives the database.
+
+    Those who wait with an equal `same` share their reads.
+    """
     ends_at = asyncio.get_running_loop().time() + wait_s
     with feed.watch(key) as bell:
         while True:
             try:
-                value = await read()
+                value = await (feed.reads.read(read, same=same) if wait_s > 0 else read())
             except FabricError:
                 if known is None:
                     raise

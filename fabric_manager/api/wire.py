@@ -61,26 +61,6 @@ class ConsumerBody(Request):
 class AllocationRequest(Request):
     """Capacity to reserve, and to bind when `host` is given and `bind` is not false."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "tenant": "analytics",
-                    "size_bytes": 68719476736,
-                    "host": "node-3",
-                    "pool": "high-performance",
-                    "consumer": {
-                        "kind": RESOURCE_CLAIM,
-                        "cluster": "prod",
-                        "namespace": "ml",
-                        "name": "analytic-memory-claim",
-                        "uid": "7c9e6679-7425-40de-944b-e07fc1f90ae7",
-                    },
-                }
-            ]
-        }
-    )
-
     tenant: Name
     size_bytes: int = Field(ge=1, le=SIZE_BYTES_MAX)
     host: Name | None = None
@@ -100,14 +80,12 @@ class AllocationRequest(Request):
 
 
 class BindingRequest(Request):
-    model_config = ConfigDict(json_schema_extra={"examples": [{"host": "node-3"}]})
-
     host: Name
     deadline_s: int = Field(DEADLINE_S_DEFAULT, ge=1, le=DAY_S)
 
 
 class SegmentReport(Request):
-    id: Id
+    id: Id | None = Field(None, description="May be left out when the allocation has one segment.")
     phase: Literal["online", "offline", "offline_failed"]
     numa_node: int | None = Field(None, ge=0, le=65535)
     dax_device: Text | None = None
@@ -115,17 +93,6 @@ class SegmentReport(Request):
 
 class NodeStateRequest(Request):
     """What the node says: `online` before it brings the memory up, `offline` after it let go of it."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "boot_id": "4b1fd2a2-2a3c-4a3f-8a53-0a5d3c9b6f11",
-                    "segments": [{"id": "0199d3a0-6c5e-7c31-9d4b-0f4e2f1f6a10", "phase": "online", "numa_node": 2}],
-                }
-            ]
-        }
-    )
 
     boot_id: Text
     epoch: int | None = Field(None, ge=0, le=INT_MAX)

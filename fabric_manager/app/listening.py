@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import resource
 import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -12,11 +13,13 @@ from fastapi import FastAPI
 from fabric_manager.api.application import stop_waiting
 
 DRAIN_S = 5
+OPEN_FILES = 16_384
 
 
 @asynccontextmanager
 async def listening(app: FastAPI, *, host: str, port: int) -> AsyncIterator[str]:
     """Serve `app` until the block ends; answers the URL. `port` 0 picks a free one. Raises OSError with a sentence."""
+    allow_many_sockets()
     listener = bound_socket(host, port)
     config = uvicorn.Config(
         app, log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=DRAIN_S
@@ -30,6 +33,15 @@ async def listening(app: FastAPI, *, host: str, port: int) -> AsyncIterator[str]
         server.should_exit = True
         await asyncio.wait([serving], timeout=DRAIN_S + 2)
         listener.close()
+
+
+def allow_many_sockets() -> None:
+    """Each listener and long poll is an open file; many systems allow 1024 unless a process asks for more."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 class QuietServer(uvicorn.Server):

@@ -18,15 +18,17 @@ import uuid_utils.compat
 from fastapi import FastAPI
 
 from fabric_manager.allocator.inventory import declare
+from fabric_manager.api import metrics
 from fabric_manager.api.application import build
 from fabric_manager.api.auth import TOKEN
 from fabric_manager.api.services import Readiness, ReadyCheck
+from fabric_manager.app.addresses import CannotStartError, database_url, host_and_port
 from fabric_manager.app.listening import listening
 from fabric_manager.app.private_files import kept
 from fabric_manager.app.topology import Topology, read_topology
 from fabric_manager.domain.actor import Actor, Principal, Role
 from fabric_manager.domain.errors import FabricError
-from fabric_manager.reconciler.housekeeping import keep_house, sequence
+from fabric_manager.reconciler.housekeeping import keep_events, keep_house, keep_promises_checked, sequence
 from fabric_manager.reconciler.loop import Reconciler
 from fabric_manager.reconciler.pace import Pace
 from fabric_manager.reconciler.turns import Wake, wait
@@ -45,10 +47,6 @@ PREPARE_PAUSE_S = 1.0
 FIRST_SCAN_S = 10.0
 identities: Callable[[], UUID] = uuid_utils.compat.uuid7
 WhenReady = Callable[[str, Path], Awaitable[None]]
-
-
-class CannotStartError(Exception):
-    """An operator has to act first; str() says what is wrong."""
 
 
 class Service:
@@ -79,9 +77,13 @@ class Service:
             loop.add_signal_handler(number, self._stop.set)
         async with AsyncExitStack() as stack:
             topology = read_topology(self._settings.topology)
-            database_url = await self._database(stack)
-            self._db = Database(database_url, connections_max=self._settings.connections_max)
+            database = await self._database(stack)
+            self._db = Database(database, connections_max=self._settings.connections_max)
             stack.push_async_callback(self._db.close)
+            if self._settings.metrics_address is not None:
+                host, port = host_and_port(self._settings.metrics_address)
+                where = await stack.enter_async_context(listening(metrics.apart(self._db), host=host, port=port))
+                log.info("metrics are served to anybody", extra={"url": f"{where}/metrics"})
             url = None
             if self._settings.role != "worker":  # served from the start, unready: whoever asks is told why
                 http = listening(self._application(), host=self._settings.host, port=self._settings.port)
@@ -110,7 +112,7 @@ class Service:
         stack.enter_context(DataDirectoryLock(settings.data_dir))
         self._installation = kept(settings.data_dir / "installation", lambda: str(identities()))
         if settings.database_url is not None:
-            return settings.database_url
+            return database_url(settings.database_url, settings.database_password_file)
         postgres = EmbeddedPostgres(data_dir=settings.data_dir, log=logging.getLogger("fabric_manager.postgres"))
         await stack.enter_async_context(postgres)
         await schema.migrate_apart(postgres.url)
@@ -154,6 +156,8 @@ class Service:
                 if self._settings.role != "api":
                     reconciler = self._reconciler(pace)
                     tasks.create_task(keep_house(self.db, self._wake, pace))
+                    tasks.create_task(keep_events(self.db, self._settings.events_keep))
+                    tasks.create_task(keep_promises_checked(self.db, self._settings.invariants_s))
                     tasks.create_task(reconciler.run())
                     if endpoint is not None:  # a rack of our own answers at once; others may take their time
                         await wait(reconciler.scanned, FIRST_SCAN_S)

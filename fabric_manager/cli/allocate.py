@@ -1,8 +1,8 @@
 """Commands that change what a key holds."""
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
+from uuid import uuid4
 
 import click
 
@@ -10,8 +10,9 @@ from fabric_manager.cli import columns, formatting
 from fabric_manager.cli.connection import asking
 from fabric_manager.cli.failures import EXIT_PROBLEM
 from fabric_manager.cli.formatting import output_option
-from fabric_manager.cli.parameters import PAIR, SIZE
-from fabric_manager.client import Allocation, AllocationRequest, FabricManager
+from fabric_manager.cli.order import order_from, order_options
+from fabric_manager.cli.progress import at_a_terminal, telling
+from fabric_manager.client import ENDS, Allocation, FabricManager
 
 HOLD_S_MAX = 30
 RELEASE_WAIT_S_MAX = 600
@@ -20,30 +21,31 @@ NEEDS_SOMEBODY = frozenset({"release_blocked", "quarantined"})
 
 
 @click.command()
-@click.option("--key", required=True, help="Yours to choose; asking twice with one key gives one allocation.")
-@click.option("--tenant", required=True, help="Who is charged for it.")
-@click.option(
-    "--size", "size_bytes", required=True, type=SIZE, metavar="64GiB", help="With one of TiB, GiB, MiB, KiB, B."
-)
-@click.option("--pool", help="Only from this pool.")
-@click.option("--device", help="Only from this device.")
-@click.option("--host", help="Bind it to this host.")
-@click.option("--no-bind", is_flag=True, help="Reserve only; bind it later.")
+@click.option("--key", help="Yours to choose; asking twice with one key gives one allocation. Else one is made.")
+@order_options
 @click.option("--wait", "wait_s", type=click.IntRange(min=0), default=0, help="Seconds to wait until it is there.")
-@click.option("--label", "labels", type=PAIR, multiple=True)
 @output_option
 @asking
 async def allocate(
-    manager: FabricManager, *, key: str, no_bind: bool, wait_s: int, output: str, labels: Sequence[Any], **wanted: Any
+    manager: FabricManager,
+    *,
+    key: str | None,
+    wait_s: int,
+    output: str,
+    **wanted: Any,
 ) -> None:
     """Reserve memory and, with --host, bind it."""
-    if wanted["pool"] and wanted["device"]:
-        raise click.UsageError("name a pool or a device, not both")
-    request = AllocationRequest(bind=False if no_bind else None, labels=dict(labels), **wanted)
-    allocation = (await manager.allocations.put(key, request, wait_s=wait_s)).allocation
-    hoped_for = HOST_HAS_IT if request.host and not no_bind else HOST_HAS_IT | {"reserved"}
-    if wait_s > HOLD_S_MAX and allocation.phase not in hoped_for:
-        allocation = await manager.allocations.wait_for(key, hoped_for, wait_s=wait_s - HOLD_S_MAX)
+    request = order_from(**wanted)
+    hold_s = 0 if at_a_terminal() else min(wait_s, HOLD_S_MAX)  # who watches is told meanwhile how far it is
+    if key is None:
+        placed = await manager.allocations.create(request, idempotency_key=uuid4().hex, wait_s=hold_s)
+    else:
+        placed = await manager.allocations.put(key, request, wait_s=hold_s)
+    allocation = placed.allocation
+    hoped_for = HOST_HAS_IT if request.host and request.bind is not False else HOST_HAS_IT | {"reserved"}
+    if wait_s > hold_s and allocation.phase not in hoped_for | ENDS:
+        async with telling(manager, allocation.key):
+            allocation = await manager.allocations.wait_for(allocation.key, hoped_for, wait_s=wait_s - hold_s)
     show(allocation, output)
     if allocation.failure or (wait_s and allocation.phase not in hoped_for):
         say_why(allocation)
@@ -59,7 +61,8 @@ async def release(manager: FabricManager, *, key: str, wait: bool) -> None:
     allocation = await manager.allocations.delete(key)
     if allocation and wait:
         stops = {"released", *NEEDS_SOMEBODY}
-        allocation = await manager.allocations.wait_for(key, stops, wait_s=RELEASE_WAIT_S_MAX)
+        async with telling(manager, key):
+            allocation = await manager.allocations.wait_for(key, stops, wait_s=RELEASE_WAIT_S_MAX)
     click.echo(f"{key}: {allocation.phase if allocation else 'released'}")
     if allocation and allocation.phase in NEEDS_SOMEBODY:
         say_why(allocation)

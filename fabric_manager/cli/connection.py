@@ -19,25 +19,35 @@ RETRY_S = 3.0
 Command = Callable[..., Awaitable[None]]
 
 
+def connection_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The options that say which service, as whom: `servers`, `token_file`, `data_dir`."""
+    options = (
+        click.option(
+            "--server",
+            "servers",
+            multiple=True,
+            default=[SERVER_DEFAULT],
+            show_default=True,
+            envvar="FABRIC_MANAGER_SERVER",
+            show_envvar=True,
+            help="Address of the service; several equal ones are tried in turn (in the variable, separated by spaces).",
+        ),
+        click.option(
+            "--token-file",
+            type=click.Path(path_type=Path, dir_okay=False),
+            help="File with the token. Else FABRIC_MANAGER_TOKEN, else admin.token in the data directory.",
+        ),
+        setting_option("data_dir", type=DIRECTORY),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
 def asking(command: Command) -> Callable[..., None]:
     """A command that asks a running service: gets a client first, and the options that say which."""
 
-    @click.option(
-        "--server",
-        "servers",
-        multiple=True,
-        default=[SERVER_DEFAULT],
-        show_default=True,
-        envvar="FABRIC_MANAGER_SERVER",
-        show_envvar=True,
-        help="Address of the service; several equal ones are tried in turn (in the variable, separated by spaces).",
-    )
-    @click.option(
-        "--token-file",
-        type=click.Path(path_type=Path, dir_okay=False),
-        help="File with the token. Else FABRIC_MANAGER_TOKEN, else admin.token in the data directory.",
-    )
-    @setting_option("data_dir", type=DIRECTORY)
+    @connection_options
     @functools.wraps(command)
     def run(*, servers: tuple[str, ...], token_file: Path | None, data_dir: Path, **arguments: Any) -> None:
         asyncio.run(_ask(command, servers, token_from(token_file, data_dir), arguments))

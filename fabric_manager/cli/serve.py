@@ -37,23 +37,26 @@ def serve(**options: Any) -> None:
 @click.option("--state", "state_dir", required=True, type=DIRECTORY)
 @click.option("--rack", "rack_file", required=True, type=FILE)
 @click.option("--seed", type=int, help="Makes everything the rack decides by chance repeatable.")
-def simulate(state_dir: Path, rack_file: Path, seed: int | None) -> None:
+@click.option("--listen", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--announce", help="Name by which callers reach it, where that is not the address it listens on.")
+def simulate(state_dir: Path, rack_file: Path, seed: int | None, listen: str, announce: str | None) -> None:
     """Run a simulated rack that keeps its state in a directory."""
     from fabric_manager import app  # noqa: PLC0415
 
     with told_in_a_sentence():
-        app.simulate(state_dir=state_dir, rack_file=rack_file, seed=seed)
+        app.simulate(state_dir=state_dir, rack_file=rack_file, seed=seed, listen=listen, announce=announce)
 
 
 @click.command()
 @setting_option("database_url", required=True, help="the external PostgreSQL; the embedded one migrates at start")
+@setting_option("database_password_file", type=FILE)
 @click.option("--revision", default="head", show_default=True, help="Where to go to.")
-def migrate(database_url: str, revision: str) -> None:
+def migrate(database_url: str, database_password_file: Path | None, revision: str) -> None:
     """Bring a database's schema to a revision."""
     from fabric_manager import app  # noqa: PLC0415
 
     with told_in_a_sentence():
-        app.migrate(database_url=database_url, revision=revision)
+        app.migrate(database_url=database_url, password_file=database_password_file, revision=revision)
 
 
 @click.command()

@@ -2,15 +2,21 @@
 
 from fabric_manager.client.allocations import ENDS
 from fabric_manager.client.errors import ClientError, ProblemError, UnexpectedAnswerError, UnreachableError
+from fabric_manager.client.inventory import Change, FieldChange
 from fabric_manager.client.nouns import NOUNS
 from fabric_manager.client.service import FabricManager
 from fabric_manager.client.values import (
     Allocation,
     AllocationRequest,
+    Candidate,
+    Candidates,
+    Condition,
     Consumer,
     Document,
     FabricEvent,
+    Operation,
     Placed,
+    Segment,
     SegmentState,
     Timeline,
     TimelineEntry,
@@ -21,13 +27,20 @@ __all__ = [
     "NOUNS",
     "Allocation",
     "AllocationRequest",
+    "Candidate",
+    "Candidates",
+    "Change",
     "ClientError",
+    "Condition",
     "Consumer",
     "Document",
     "FabricEvent",
     "FabricManager",
+    "FieldChange",
+    "Operation",
     "Placed",
     "ProblemError",
+    "Segment",
     "SegmentState",
     "Timeline",
     "TimelineEntry",

@@ -8,7 +8,15 @@ from fabric_manager.client import reading
 from fabric_manager.client.nouns import Noun, path_of
 from fabric_manager.client.reading import read
 from fabric_manager.client.transport import Call, QueryValue, Transport, json_of
-from fabric_manager.client.values import Allocation, AllocationRequest, Document, Placed, SegmentState, Timeline
+from fabric_manager.client.values import (
+    Allocation,
+    AllocationRequest,
+    Candidates,
+    Document,
+    Placed,
+    SegmentState,
+    Timeline,
+)
 
 HOLD_S_MAX = 30  # the service holds no answer longer
 PAUSE_BETWEEN_LOOKS_S = 0.05
@@ -30,6 +38,21 @@ class Allocations:
         call = Call(method="PUT", path=path, body=request.body(), headers=headers, hold_s=hold_s)
         response = await self._transport.send(call)
         return Placed(allocation=read(reading.allocation, json_of(response)), replayed=response.status_code != 201)
+
+    async def create(self, request: AllocationRequest, *, idempotency_key: str, wait_s: int = 0) -> Placed:
+        """Reserve under a key that the service makes. The same `idempotency_key` is the same allocation: make a new
+        one for each, so that a lost answer can be asked for again.
+        """
+        hold_s = min(wait_s, HOLD_S_MAX)
+        headers = {"Idempotency-Key": idempotency_key} | ({"Prefer": f"wait={hold_s}"} if hold_s else {})
+        call = Call(method="POST", path=path_of("allocations"), body=request.body(), headers=headers, hold_s=hold_s)
+        response = await self._transport.send(call)
+        return Placed(allocation=read(reading.allocation, json_of(response)), replayed=response.status_code != 201)
+
+    async def candidates(self, request: AllocationRequest) -> Candidates:
+        """Where the request would go now, and why; or the refusal it would get. Nothing is written."""
+        call = Call(method="POST", path=path_of("allocation-candidates"), body=request.body())
+        return read(reading.candidates, json_of(await self._transport.send(call)))
 
     async def get(self, key: str) -> Allocation:
         return read(reading.allocation, await self._noun.get(key))

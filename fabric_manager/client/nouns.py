@@ -18,6 +18,10 @@ NOUNS = (
     "hosts",
     "pools",
     "fabrics",
+    "switches",
+    "ports",
+    "vcs",
+    "bindings",
     "operations",
 )
 

@@ -9,6 +9,8 @@ from fabric_manager.client.errors import UnexpectedAnswerError
 from fabric_manager.client.values import (
     Allocation,
     Binding,
+    Candidate,
+    Candidates,
     Check,
     Condition,
     Consumer,
@@ -50,6 +52,11 @@ def allocation(document: Document) -> Allocation:
         updated_at=_time(document["updated_at"]),
         document=document,
     )
+
+
+def candidates(document: Document) -> Candidates:
+    each_one = tuple(_known(Candidate, each) for each in document["candidates"])
+    return _known(Candidates, document, candidates=each_one, document=document)
 
 
 def segment(document: Document) -> Segment:

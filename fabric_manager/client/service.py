@@ -1,6 +1,7 @@
 """The fabric manager, seen from outside."""
 
 from collections.abc import Sequence
+from email.utils import parsedate_to_datetime
 from random import Random
 from types import TracebackType
 from typing import Self
@@ -8,6 +9,7 @@ from typing import Self
 from fabric_manager.client import reading
 from fabric_manager.client.allocations import Allocations
 from fabric_manager.client.events import Events
+from fabric_manager.client.inventory import Inventory
 from fabric_manager.client.nouns import Noun, as_object, path_of
 from fabric_manager.client.reading import read
 from fabric_manager.client.transport import Call, Transport, json_of
@@ -35,6 +37,7 @@ class FabricManager:
         self._transport = Transport(addresses, token, retry_s=retry_s, random=random or Random())  # noqa: S311  jitter
         self.allocations = Allocations(self._transport)
         self.events = Events(self._transport)
+        self.inventory = Inventory(self._transport)
 
     async def __aenter__(self) -> Self:
         return self
@@ -59,10 +62,24 @@ class FabricManager:
     async def version(self) -> Document:
         return await self._document("version")
 
+    async def summary(self) -> Document:
+        """Sums over everything: bytes by pool, bucket and phase, and counts."""
+        return await self._document("summary")
+
+    async def topology(self) -> Document:
+        """The graph: fabrics, switches, ports, virtual switches, devices and hosts, and the edges between them."""
+        return await self._document("topology")
+
+    async def alarms(self) -> Document:
+        """Conditions that want somebody's eyes now."""
+        return await self._document("alarms")
+
     async def readiness(self) -> Readiness:
         """Asked once, of one server: not being ready is an answer. Raises UnreachableError."""
         response = await self._transport.send_once(Call(method="GET", path="/readyz"))
-        return Readiness(ready=response.is_success, document=as_object(json_of(response)))
+        date = response.headers.get("Date")
+        at = read(parsedate_to_datetime, date) if date else None
+        return Readiness(ready=response.is_success, document=as_object(json_of(response)), at=at)
 
     async def _document(self, name: str) -> Document:
         return as_object(json_of(await self._transport.send(Call(method="GET", path=path_of(name)))))

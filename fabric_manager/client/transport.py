@@ -26,7 +26,7 @@ QueryValue = str | int | Sequence[str] | None
 class Call:
     """A request. `hold_s` is how long the service was asked to hold the answer back.
 
-    `retry_s` None: the client's.
+    `retry_s` None: the client's. `streamed`: the answer's body is read by the caller, who closes it.
     """
 
     method: str
@@ -36,6 +36,7 @@ class Call:
     headers: Mapping[str, str] = field(default_factory=dict)
     hold_s: int = 0
     retry_s: float | None = None
+    streamed: bool = False
 
 
 class Transport:
@@ -89,7 +90,7 @@ class Transport:
         """Whatever the current server answers, a refusal too. Raises UnreachableError."""
         server = self._servers[self._at]
         try:
-            return await self._http.request(
+            request = self._http.build_request(
                 call.method,
                 server + call.path,
                 params=_written(call.query),
@@ -97,6 +98,10 @@ class Transport:
                 headers=dict(call.headers),
                 timeout=httpx.Timeout(ANSWER_TIMEOUT_S, connect=CONNECT_TIMEOUT_S, read=ANSWER_TIMEOUT_S + call.hold_s),
             )
+            response = await self._http.send(request, stream=call.streamed)
+            if not response.is_success:
+                await response.aread()
+            return response
         except httpx.TransportError as error:
             reason = str(error) or type(error).__name__
             raise UnreachableError(self._servers, reason) from error

@@ -141,6 +141,31 @@ class Placed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A device that could hold the request now. `why` tells its place against the one before it."""
+
+    rank: int
+    device: str
+    pool: str
+    granted_bytes: int
+    waste_bytes: int
+    free_bytes: int
+    latency_ns: int
+    why: str
+    decided_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidates:
+    """A dry run's answer: candidates, best first, or the refusal; the funnel in both cases."""
+
+    candidates: tuple[Candidate, ...]
+    largest_fit_bytes: int
+    refusal: Document | None
+    document: Document = field(repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
     id: str
     goal: str
@@ -163,6 +188,12 @@ class FabricEvent:
     object_kind: str | None = None
     object_id: str | None = None
     key: str | None = None
+    claim_uid: str | None = None
+    cluster: str | None = None
+    tenant: str | None = None
+    host: str | None = None
+    device: str | None = None
+    pool: str | None = None
     before: Document | None = None
     after: Document | None = None
     actor: str | None = None
@@ -224,10 +255,11 @@ class Invariants:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Readiness:
-    """`document` says why not."""
+    """`document` says why not; `at` is the service's clock, when it tells it."""
 
     ready: bool
     document: Document
+    at: datetime | None = None
 
 
 def _without_none(members: Document) -> Document:

@@ -60,6 +60,7 @@ class Device:
     media: str | None
     failure_domain: str | None
     labels: Mapping[str, str]
+    reserved_for: tuple[str, ...]  # cluster:<name>, tenant:<name>; empty is everybody
     capabilities: tuple[str, ...]
     health: str  # ok, degraded, failed, unknown
     firmware: str
@@ -67,6 +68,7 @@ class Device:
     generation: int
     created_at: datetime
     updated_at: datetime
+    publishable_bytes: int | None = None  # to one cluster's scheduler, where one was named
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +95,7 @@ class Extent:
     start_bytes: int
     size_bytes: int
     tag: UUID
+    number: int  # among those of its tag
     allocation: str
     host: str
 
@@ -124,6 +127,7 @@ class Pool:
     name: str
     kind: str
     tier: str | None
+    labels: Mapping[str, str]
     devices: int
     bytes: DeviceBytes
     largest_fit_bytes: int
@@ -132,6 +136,7 @@ class Pool:
     generation: int
     created_at: datetime
     updated_at: datetime
+    publishable_bytes: int | None = None  # to one cluster's scheduler, where one was named
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

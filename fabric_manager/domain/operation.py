@@ -46,7 +46,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FabricEvent:
-    """One change, numbered without gaps. `before` and `after` hold what changed."""
+    """One change, numbered without gaps. `before` and `after` hold what changed; `key` to `pool`, whom it is about."""
 
     seq: int
     at: datetime
@@ -54,6 +54,12 @@ class FabricEvent:
     object_kind: str
     object_id: str
     key: str | None
+    claim_uid: str | None
+    cluster: str | None
+    tenant: str | None
+    host: str | None
+    device: str | None
+    pool: str | None
     before: Mapping[str, Any] | None
     after: Mapping[str, Any] | None
     actor: str

@@ -131,7 +131,7 @@ async def settle(bench: Bench, goal: Mapping[str, Any], wanted: Wanted, decision
             "terminal_for": verdict.terminal_for,
             "detail": detail,
         }
-    await work.settle(
+    settled = await work.settle(
         bench.db,
         bench.lease.owned,
         segment_id=wanted.segment_id,
@@ -140,7 +140,13 @@ async def settle(bench: Bench, goal: Mapping[str, Any], wanted: Wanted, decision
         failure=failure,
         undo_operation_id=bench.identities(),
         actor=Actor(name=RECONCILER, request_id=goal["request_id"], cause=f"operation:{goal['id']}"),
+        forgotten=wanted.kind == "dcd" and decision.event is Event.UNPROVABLE,
     )
+    if settled:
+        log.info(
+            "segment settled",
+            extra={"segment_id": str(wanted.segment_id), "from_phase": wanted.phase, "event": decision.event},
+        )
 
 
 async def carry_out(bench: Bench, goal: Mapping[str, Any], wanted: Wanted, step: Do) -> Pause | None:
@@ -205,6 +211,11 @@ async def send(bench: Bench, operation_id: UUID, wanted: Wanted, step: Do, numbe
         )
     finally:
         trace.current.reset(token)
+    log.log(
+        logging.DEBUG if outcome.word == "busy" else logging.INFO,
+        "step done" if outcome.word == "done" else "step not done",
+        extra={"step": step.step, "component": step.component, "number": number, "outcome": outcome.word},
+    )
     return outcome
 
 

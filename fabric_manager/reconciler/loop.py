@@ -18,11 +18,15 @@ from fabric_manager.southbound.driver import BusyError, DriverError, FabricDrive
 from fabric_manager.store import work
 from fabric_manager.store.database import Database, EpochLostError
 from fabric_manager.store.work import KnownFabric, Owned
+from fabric_manager.telemetry import metrics
+from fabric_manager.telemetry.logs import about, note
 
 log = logging.getLogger(__name__)
 
 WORK_MAX = 64  # goals taken at once per fabric
 GOALS_AT_WORK_MAX = 64
+# What the lines logged within an operation carry, and where its goal has it.
+SUBJECT = {"operation": "id", "key": "key", "request_id": "request_id", "actor": "actor"}
 OpenDriver = Callable[[KnownFabric, FrameSink], Awaitable[FabricDriver]]
 
 
@@ -64,6 +68,7 @@ class Reconciler:
             await asyncio.gather(*self._workers.values(), return_exceptions=True)
 
     async def _drive(self, fabric: KnownFabric) -> None:
+        note(fabric=fabric.name)  # a task of its own: whatever it logs is about this fabric
         asked_at = time.monotonic()
         owned = await survive("fabric not acquired", lambda: self._acquire(fabric))
         if owned is not None:
@@ -79,11 +84,15 @@ class Reconciler:
         bench = Bench(db=self._db, lease=lease, driver=driver, pace=self._pace, identities=self._identities)
         worker = FabricWorker(fabric, bench, self._wake, self.scanned)
         keeping = asyncio.create_task(lease.keep())
+        metrics.FABRIC_OWNED.labels(fabric=fabric.name).set(1)
+        log.info("fabric is driven by this process", extra={"epoch": lease.owned.epoch})
         try:
             await worker.run()
         except EpochLostError as error:
+            metrics.OWNERSHIP_LOST.labels(fabric=fabric.name).inc()
             log.warning("fabric is driven by another process", extra={"fabric": fabric.name, "why": str(error)})
         finally:
+            metrics.FABRIC_OWNED.labels(fabric=fabric.name).set(0)
             keeping.cancel()
             await asyncio.gather(keeping, return_exceptions=True)
             await driver.close()
@@ -173,7 +182,8 @@ class FabricWorker:
             operation_id, allocation_id = UUID(goal["id"]), goal["allocation_id"]
             if allocation_id not in self._allocations:
                 self._allocations.add(allocation_id)
-                self._goals[operation_id] = asyncio.create_task(self._advance(operation_id, allocation_id))
+                with about(**{name: goal[of] for name, of in SUBJECT.items()}):
+                    self._goals[operation_id] = asyncio.create_task(self._advance(operation_id, allocation_id))
 
     async def _advance(self, operation_id: UUID, allocation_id: str) -> None:
         try:
@@ -181,9 +191,9 @@ class FabricWorker:
         except EpochLostError:
             self._bench.lease.lost.set()
         except FabricError as error:
-            log.warning("goal not advanced", extra={"operation": str(operation_id), "why": str(error)})
+            log.warning("goal not advanced", extra={"why": str(error)})
         except Exception:
-            log.exception("goal not advanced", extra={"operation": str(operation_id)})
+            log.exception("goal not advanced")
         finally:
             self._goals.pop(operation_id, None)
             self._allocations.discard(allocation_id)

@@ -45,7 +45,9 @@ class Scanner:
             await self._write(switch, self._discover_switch)
         for device in inventory.devices:
             await self._write(device, self._discover_device)
-        await work.devices_absent(bench.db, owned, serials=[device.serial for device in inventory.devices], actor=ACTOR)
+        serials = [device.serial for device in inventory.devices]
+        for serial in await work.devices_absent(bench.db, owned, serials=serials, actor=ACTOR):
+            self._written.pop(serial, None)
         await work.set_fabric_state(bench.db, owned, state="up", reason=None, actor=ACTOR)
         view = View(inventory, bench.driver)
         for segment in segments:
@@ -87,9 +89,10 @@ class Scanner:
             seen = await observe(wanted, bench.driver)  # looked at once more: losing memory is not said lightly
             busy = seen.vppb is not None and seen.vppb.state is VppbState.BUSY
             if not busy and not present(wanted, seen):
-                await self._settle(wanted, Event.GONE)
+                forgotten = wanted.kind == "dcd" and not seen.extents
+                await self._settle(wanted, Event.GONE, forgotten=forgotten)
 
-    async def _settle(self, wanted: Wanted, event: Event) -> None:
+    async def _settle(self, wanted: Wanted, event: Event, *, forgotten: bool = False) -> None:
         bench = self._bench
         log.warning("memory is not as it was bound", extra={"segment_id": str(wanted.segment_id), "event": event})
         await work.settle(
@@ -101,6 +104,7 @@ class Scanner:
             failure=None,
             undo_operation_id=bench.identities(),
             actor=ACTOR,
+            forgotten=forgotten,
         )
 
 

@@ -31,8 +31,10 @@ class Wake:
 
 
 async def wait(event: asyncio.Event, timeout_s: float) -> None:
+    # Not wait_for: before Python 3.12 it swallows a cancellation that comes with the event, and the loop never stops.
     with suppress(TimeoutError):
-        await asyncio.wait_for(event.wait(), timeout_s)
+        async with asyncio.timeout(timeout_s):
+            await event.wait()
     event.clear()
 
 

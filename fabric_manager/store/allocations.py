@@ -1,5 +1,7 @@
 """Allocations as the database tells of them: one by key, and pages by filter."""
 
+# ruff: noqa: S608 (conditions are put together from constants of ours; values are parameters)
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -22,8 +24,12 @@ from fabric_manager.domain.allocation import (
 )
 from fabric_manager.domain.lifecycle import Goal, Phase
 from fabric_manager.store.events import bounds
+from fabric_manager.store.nouns import called, with_ids
+from fabric_manager.store.tables import quoted
 
 Document = Mapping[str, Any]
+# What an allocation shows changes with these.
+KINDS = frozenset({"allocation", "operation", "host", "pool", "device", "switch"})
 
 
 def instant(text: str) -> datetime:
@@ -123,46 +129,64 @@ VISIBLE = """
 """
 
 CONDITIONS: Mapping[str, str] = {
-    "tenant": "a.tenant_id = (SELECT id FROM tenant WHERE :tenant IN (name, id::text))",
+    "tenant": "a.tenant_id = " + called("tenant", "tenant"),
     "cluster": "a.cluster = :cluster",
     "claim_uid": "a.claim_uid = :claim_uid",
-    "host": "a.host_id = (SELECT id FROM host WHERE :host IN (name, id::text))",
-    "pool": "a.pool_id = (SELECT id FROM pool WHERE :pool IN (name, id::text))",
-    "device": """a.id IN (SELECT s.allocation_id FROM segment s JOIN device d ON d.number = s.device_no
-                          WHERE :device IN (d.name, d.id::text))""",
+    "host": "a.host_id = " + called("host", "host"),
+    "pool": "a.pool_id = " + called("pool", "pool"),
     "consumer_kind": "a.consumer_kind = :consumer_kind",
-    "older_than_s": "a.created_at < now() - make_interval(secs => :older_than_s)",
+    # An id begins with the time it was made: the first condition bounds the walk, up to a minute by clocks that differ.
+    "older_than_s": """a.id < CAST(lpad(to_hex(floor(1000 * extract(epoch FROM
+                         now() + interval '1 minute' - make_interval(secs => :older_than_s)))::bigint), 12, '0')
+                         || repeat('f', 20) AS uuid)
+                       AND a.created_at < now() - make_interval(secs => :older_than_s)""",
 }
+SORTS = ("-created_at", "created_at")
 
-
-# A released key is remembered as long as its tombstone stands.
+# A released key is remembered as long as its tombstone stands; housekeeping marks what is over as forgotten.
 REMEMBERED = """
-  FROM allocation a JOIN allocation_key k ON k.key = a.key AND (k.expires_at IS NULL OR k.expires_at > now())
+  JOIN allocation_key k ON k.key = a.key AND NOT a.forgotten AND (k.expires_at IS NULL OR k.expires_at > now())
 """
+# Each once, in the order of the page; without the DISTINCT the device's whole history would be sorted first.
+ON_DEVICE = """(SELECT DISTINCT s.allocation_id FROM segment s
+                WHERE s.device_no = (SELECT number FROM device WHERE name = :device OR id = CAST(:device_id AS uuid))
+                  AND NOT s.forgotten {behind} ORDER BY s.allocation_id {direction}) x JOIN"""
 
 
 async def get(tx: AsyncConnection, key: str, *, seen_by: Principal) -> Allocation | None:
     """The allocation of `key`, released ones too while their tombstone stands."""
-    query = sa.text(f"SELECT allocation_document(a) {REMEMBERED} WHERE a.key = :key {VISIBLE}")
+    query = sa.text(f"SELECT allocation_document(a) FROM allocation a {REMEMBERED} WHERE a.key = :key {VISIBLE}")
     doc = (await tx.execute(query, {"key": key, **bounds(seen_by)})).scalar_one_or_none()
     return from_document(doc) if doc is not None else None
 
 
 async def page(
-    tx: AsyncConnection, wanted: Filter, *, seen_by: Principal, before: UUID | None, limit: int
+    tx: AsyncConnection,
+    wanted: Filter,
+    *,
+    seen_by: Principal,
+    after: UUID | None,
+    limit: int,
+    sort: str | None = None,
 ) -> list[Allocation]:
-    """Up to `limit` allocations, newest first, that were made before the one called `before`."""
-    facts = {name: value for name in CONDITIONS if (value := getattr(wanted, name)) is not None}
+    """Up to `limit` allocations behind the one whose id is `after`; the newest first unless `sort` says otherwise."""
+    backwards = (sort or SORTS[0]).startswith("-")
+    direction, compares = ("DESC", "<") if backwards else ("ASC", ">")
+    facts: dict[str, Any] = {name: value for name in CONDITIONS if (value := getattr(wanted, name)) is not None}
     clauses = [CONDITIONS[name] for name in facts]
+    source = "allocation a"
+    if wanted.device is not None:
+        facts["device"] = wanted.device
+        behind = f"AND s.allocation_id {compares} :after" if after is not None else ""
+        source = f"{ON_DEVICE.format(behind=behind, direction=direction)} allocation a ON a.id = x.allocation_id"
     if wanted.phases:
-        clauses.append("a.phase = ANY(:phases)")
-        facts["phases"] = [str(phase) for phase in wanted.phases]
-    if before is not None:
-        clauses.append("a.id < :before")
-        facts["before"] = before
-    query = sa.text(
-        f"SELECT allocation_document(a) {REMEMBERED} WHERE {' AND '.join(clauses) or 'true'} {VISIBLE}"
-        " ORDER BY a.id DESC LIMIT :limit"
+        clauses.append(f"a.phase IN ({quoted(wanted.phases)})")
+    if after is not None:
+        clauses.append(f"a.id {compares} :after")
+    query = (
+        f"SELECT allocation_document(a) FROM {source} {REMEMBERED} WHERE {' AND '.join(clauses) or 'true'} {VISIBLE}"
+        f" ORDER BY a.id {direction} LIMIT :limit"
     )
-    rows = await tx.execute(query, {**facts, **bounds(seen_by), "limit": limit})
+    places = {"after": after} if after is not None else {}
+    rows = await tx.execute(sa.text(query), {**with_ids(query, facts), **places, **bounds(seen_by), "limit": limit})
     return [from_document(doc) for doc in rows.scalars()]

@@ -5,8 +5,8 @@ import contextlib
 import json
 import random
 import socket
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -16,7 +16,7 @@ import asyncpg
 import orjson
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
-from sqlalchemy.pool import NullPool
+from sqlalchemy.pool import NullPool, QueuePool
 
 from fabric_manager.domain.errors import Code, FabricError
 
@@ -56,11 +56,23 @@ class Timeouts:
     idle_in_transaction_s: float = 5.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolUse:
+    """Connections of one pool at one moment; `waiting` counts tasks."""
+
+    use: str
+    connections_max: int
+    open: int
+    busy: int
+    waiting: int
+
+
 def server_settings(timeouts: Timeouts) -> dict[str, str]:
     return {
         "timezone": "UTC",
         "jit": "off",
         "application_name": "fabric-manager",
+        "statement_timeout": f"{int(timeouts.command_s * 1000)}ms",  # also when who asked is gone
         "lock_timeout": f"{int(timeouts.lock_s * 1000)}ms",
         "idle_in_transaction_session_timeout": f"{int(timeouts.idle_in_transaction_s * 1000)}ms",
     }
@@ -171,6 +183,7 @@ class Database:
         self._pool: asyncpg.Pool[Any] | None = None
         self._engine: AsyncEngine | None = None
         self._opening = asyncio.Lock()
+        self._waiting = {"verbs": 0, "rows": 0}
 
     @property
     def engine(self) -> AsyncEngine:
@@ -212,10 +225,11 @@ class Database:
             await self._engine.dispose()
             self._engine = None
 
-    async def call(self, function: str, arg: Mapping[str, Any]) -> Any:
+    async def call(self, function: str, arg: Mapping[str, Any], *, timeout_s: float | None = None) -> Any:
         """Run one of sql/'s functions of one jsonb argument in a transaction of its own; answers its JSON.
 
-        Conflicts between transactions are tried again here; every such function may run twice.
+        Conflicts between transactions are tried again here; every such function may run twice. `timeout_s` None: the
+        usual one.
         Raises FabricError database_unavailable, read_only or overloaded, and EpochLostError.
         """
         body = encode(arg)
@@ -223,8 +237,8 @@ class Database:
             for attempt in range(RETRIES_MAX):
                 try:
                     pool = await self._hot_pool()
-                    async with pool.acquire(timeout=self.timeouts.acquire_s) as connection, given_up(connection):
-                        answer = await connection.fetchval(f"SELECT {function}($1::jsonb)", body)
+                    async with self._acquired(pool) as connection, given_up(connection):
+                        answer = await _answer(connection, function, body, timeout_s)
                     return orjson.loads(answer) if isinstance(answer, str) else answer
                 except asyncpg.PostgresError as error:
                     if error.sqlstate not in ("40001", "40P01") or attempt == RETRIES_MAX - 1:
@@ -236,16 +250,51 @@ class Database:
     async def transaction(self) -> AsyncIterator[AsyncConnection]:
         """Committed when the block ends, rolled back when it raises."""
         with explained():
-            async with self.engine.begin() as tx:
-                yield tx
+            async with self._connected() as connection, connection.begin():
+                yield connection
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncIterator[AsyncConnection]:
         """One consistent view for several reads; writes nothing."""
         with explained():
-            async with self.engine.connect() as connection:
+            async with self._connected() as connection:
                 tx = await connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
                 yield tx
+
+    @asynccontextmanager
+    async def _acquired(self, pool: "asyncpg.Pool[Any]") -> AsyncIterator[Any]:
+        async with AsyncExitStack() as stack:
+            with self._waits("verbs"):
+                connection = await stack.enter_async_context(pool.acquire(timeout=self.timeouts.acquire_s))
+            yield connection
+
+    @asynccontextmanager
+    async def _connected(self) -> AsyncIterator[AsyncConnection]:
+        async with AsyncExitStack() as stack:
+            with self._waits("rows"):
+                connection = await stack.enter_async_context(self.engine.connect())
+            yield connection
+
+    @contextmanager
+    def _waits(self, use: str) -> Iterator[None]:
+        self._waiting[use] += 1
+        try:
+            yield
+        finally:
+            self._waiting[use] -= 1
+
+    def pools(self) -> list[PoolUse]:
+        """How busy the connections are. Asks nobody, so it is known when the database is away, too."""
+        verbs, rows = self._pool, self.engine.pool
+        assert isinstance(rows, QueuePool)
+        uses = {
+            "verbs": (verbs.get_size(), verbs.get_size() - verbs.get_idle_size()) if verbs else (0, 0),
+            "rows": (rows.checkedin() + rows.checkedout(), rows.checkedout()),
+        }
+        return [
+            PoolUse(use=use, connections_max=self._connections_max, open=opened, busy=busy, waiting=self._waiting[use])
+            for use, (opened, busy) in uses.items()
+        ]
 
     @asynccontextmanager
     async def listening(self, channel: str, wake: Any) -> AsyncIterator["asyncpg.Connection[Any]"]:
@@ -253,10 +302,22 @@ class Database:
         with explained():
             connection = await open_connection(self.url, self.timeouts)
             try:
+                await connection.execute("SET application_name = 'fabric-manager listener'")
                 await connection.add_listener(channel, lambda _c, _p, _ch, payload: wake(payload))
                 yield connection
             finally:
                 connection.terminate()
+
+
+async def _answer(connection: Any, function: str, body: str, timeout_s: float | None) -> Any:
+    """One round trip; a call that may take longer says so to the server first, which would end it otherwise."""
+    question = f"SELECT {function}($1::jsonb)"
+    if timeout_s is None:
+        return await connection.fetchval(question, body)
+    async with connection.transaction():
+        limit = f"{int(timeout_s * 1000)}ms"
+        await connection.execute("SELECT set_config('statement_timeout', $1, true)", limit)
+        return await connection.fetchval(question, body, timeout=timeout_s)
 
 
 async def _nothing_to_reset(_connection: Any) -> None:

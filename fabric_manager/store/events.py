@@ -1,14 +1,16 @@
 """Events, in the order of their numbers."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import asyncpg
+import orjson
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from fabric_manager.domain.actor import Principal
 from fabric_manager.domain.operation import FabricEvent
+from fabric_manager.domain.selection import Selection
 from fabric_manager.store.inventory import filled
 
 
@@ -45,21 +47,54 @@ def bounds(principal: Principal) -> dict[str, Any]:
     }
 
 
-async def page(
-    tx: AsyncConnection, *, since: int, kinds: Sequence[str], seen_by: Principal, limit: int
-) -> list[FabricEvent]:
-    """Up to `limit` events numbered above `since`; `kinds` are kinds of object, none means all."""
+# A page looks at so many numbers at most: where no index leads to the rows, it bounds what is read for nothing.
+SCAN_MAX = 20_000
+SCAN_INDEXED_MAX = 1_000_000
+INDEXED = frozenset({"key", "claim_uid", "host", "device"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """`reached` is the number up to which nothing else was selected: the next page begins there."""
+
+    items: tuple[FabricEvent, ...]
+    reached: int
+
+
+async def page(tx: AsyncConnection, selection: Selection, *, since: int, head: int, limit: int) -> Page:
+    """Up to `limit` events numbered above `since` and up to `head`. It may be empty and not at the head yet."""
+    indexed = not INDEXED.isdisjoint(selection.wishes)
+    end = min(head, since + (SCAN_INDEXED_MAX if indexed else SCAN_MAX))
+    query, facts = page_query(selection, since=since, end=end, limit=limit)
+    rows = await tx.execute(query, facts)
+    items = tuple(filled(FabricEvent, row) for row in rows.mappings())
+    return Page(items=items, reached=items[-1].seq if len(items) == limit else end)
+
+
+def page_query(selection: Selection, *, since: int, end: int, limit: int) -> tuple[sa.TextClause, dict[str, Any]]:
+    facts: dict[str, Any] = {"since": since, "end": end, "limit": limit, **selection.wishes}
+    wanted = "".join(f" AND e.{name} = :{name}" for name in selection.wishes)
+    if selection.kinds:
+        wanted += " AND e.object_kind = ANY(:kinds)"
+        facts["kinds"] = list(selection.kinds)
     query = sa.text(
-        f"""SELECT e.* FROM event e WHERE e.seq > :since
-            {"AND e.object_kind = ANY(:kinds)" if kinds else ""} {VISIBLE} ORDER BY e.seq LIMIT :limit"""  # noqa: S608
+        f"SELECT e.* FROM event e WHERE e.seq > :since AND e.seq <= :end {wanted} {VISIBLE}"  # noqa: S608
+        " ORDER BY e.seq LIMIT :limit"
     )
-    facts = {"since": since, "limit": limit, **bounds(seen_by)}
-    rows = await tx.execute(query, {**facts, "kinds": list(kinds)} if kinds else facts)
-    return [filled(FabricEvent, row) for row in rows.mappings()]
+    return query, {**facts, **bounds(selection.seen_by)}
 
 
-async def keys_after(tx: AsyncConnection, since: int, *, limit: int) -> tuple[int, frozenset[str]]:
-    """The allocation keys that the next events are about, and the number of the last one looked at."""
-    query = sa.text("SELECT seq, key FROM event WHERE seq > :since ORDER BY seq LIMIT :limit")
-    rows = (await tx.execute(query, {"since": since, "limit": limit})).all()
-    return (rows[-1].seq if rows else since), frozenset(row.key for row in rows if row.key is not None)
+async def newest(
+    connection: "asyncpg.Connection[Any]", *, since: int | None, limit: int
+) -> tuple[Range, list[FabricEvent]]:
+    """The first `limit` events above `since`, of all kinds; without `since` the last `limit`.
+
+    For the one that follows the events for all others: on its listening connection, so no storm of reads delays it.
+    """
+    head, oldest = await connection.fetchrow("SELECT seq, oldest_seq FROM event_head")  # type: ignore[misc]
+    start = max(head - limit, oldest - 1) if since is None else since
+    query = "SELECT * FROM event WHERE seq > $1 AND seq <= $2 ORDER BY seq LIMIT $3"
+    rows = [dict(row) for row in await connection.fetch(query, start, head, limit)]
+    for row in rows:
+        row |= {name: orjson.loads(row[name]) for name in ("before", "after") if row[name] is not None}
+    return Range(head=head, oldest=oldest), [filled(FabricEvent, row) for row in rows]

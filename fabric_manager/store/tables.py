@@ -50,6 +50,10 @@ def updated() -> sa.Column[Any]:
     return sa.Column("updated_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now())
 
 
+def state_changed() -> sa.Column[Any]:
+    return sa.Column("state_changed_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now())
+
+
 def bytes_column(name: str, *, default: str | None = "0") -> sa.Column[Any]:
     return sa.Column(name, sa.BigInteger, nullable=False, server_default=default)
 
@@ -86,6 +90,7 @@ fabric = sa.Table(
     sa.Column("epoch", sa.BigInteger, nullable=False, server_default="0"),
     instant("owned_until"),
     instant("scanned_at"),
+    state_changed(),
     generation(),
     created(),
     updated(),
@@ -114,7 +119,7 @@ switch = sa.Table(
     metadata,
     identity(),
     named(),
-    sa.Column("fabric_id", sa.ForeignKey("fabric.id"), nullable=False),
+    sa.Column("fabric_id", sa.ForeignKey("fabric.id"), comment="NULL: of a fabric that was deleted"),
     sa.Column("serial", sa.Text, nullable=False, unique=True),
     sa.Column("hdm_decoders", sa.Integer, nullable=False),
     sa.Column("boot_count", sa.BigInteger),
@@ -176,7 +181,7 @@ device = sa.Table(
     identity(),
     sa.Column("number", sa.Integer, sa.Identity(always=True), nullable=False, unique=True),
     named(),
-    sa.Column("fabric_id", sa.ForeignKey("fabric.id"), nullable=False),
+    sa.Column("fabric_id", sa.ForeignKey("fabric.id"), comment="NULL: retired, and its fabric deleted"),
     sa.Column("switch_id", sa.ForeignKey("switch.id")),
     sa.Column("port_number", sa.SmallInteger),
     sa.Column("serial", sa.Text, nullable=False, unique=True),
@@ -209,6 +214,7 @@ device = sa.Table(
     sa.Column("firmware", sa.Text, nullable=False, server_default=""),
     sa.Column("admin_state", sa.Text, nullable=False, server_default="enabled"),
     sa.Column("boot_count", sa.BigInteger),
+    state_changed(),
     generation(),
     created(),
     updated(),
@@ -226,8 +232,13 @@ device = sa.Table(
     sa.CheckConstraint(one_of("kind", ["sld", "mld", "dcd"]), name="device_kind_known"),
     sa.CheckConstraint(one_of("health", ["ok", "degraded", "failed", "unknown"]), name="device_health_known"),
     sa.CheckConstraint(
-        one_of("admin_state", ["enabled", "cordoned", "draining", "maintenance"]), name="device_admin_state_known"
+        one_of("admin_state", ["enabled", "cordoned", "draining", "maintenance", "retired"]),
+        name="device_admin_state_known",
     ),
+    sa.CheckConstraint(
+        "admin_state <> 'retired' OR (pool_id IS NULL AND capacity_bytes = 0)", name="device_retired_holds_nothing"
+    ),
+    sa.CheckConstraint("fabric_id IS NOT NULL OR admin_state = 'retired'", name="device_has_fabric"),
     sa.Index(
         "device_with_room",
         "pool_id",
@@ -235,7 +246,10 @@ device = sa.Table(
         "number",
         postgresql_where=sa.text("health = 'ok' AND admin_state = 'enabled' AND free_bytes > 0"),
     ),
-    sa.Index("device_fabric", "fabric_id"),
+    sa.Index("device_fabric", "fabric_id", "name"),
+    sa.Index("device_pool", "pool_id", "name"),
+    sa.Index("device_unwell", "name", postgresql_where=sa.text("health <> 'ok'")),
+    sa.Index("device_not_enabled", "name", postgresql_where=sa.text("admin_state <> 'enabled'")),
     postgresql_with={"fillfactor": "70"},
 )
 
@@ -370,7 +384,7 @@ allocation = sa.Table(
     metadata,
     identity(),
     sa.Column("key", sa.ForeignKey("allocation_key.key"), nullable=False),
-    sa.Column("forgotten", sa.Boolean, nullable=False, server_default="false", comment="its key went to somebody else"),
+    sa.Column("forgotten", sa.Boolean, nullable=False, server_default="false", comment="its tombstone is gone"),
     sa.Column("tenant_id", sa.ForeignKey("tenant.id"), nullable=False),
     sa.Column("consumer_kind", sa.Text),
     sa.Column("cluster", sa.Text),
@@ -393,6 +407,7 @@ allocation = sa.Table(
     sa.Column("reservation_ttl_s", sa.Integer),
     instant("reservation_expires_at"),
     instant("finished_at"),
+    state_changed(),
     generation(),
     created(),
     updated(),
@@ -400,10 +415,22 @@ allocation = sa.Table(
     sa.CheckConstraint(one_of("goal", Goal), name="allocation_goal_known"),
     sa.CheckConstraint("size_bytes BETWEEN 1 AND 9007199254740991", name="allocation_size_bounded"),
     sa.Index("allocation_key_once", "key", unique=True, postgresql_where=sa.text("NOT forgotten")),
-    sa.Index("allocation_claim", "cluster", "claim_uid", "id"),
+    # Lists show what is not forgotten, by id: history stays out of their way.
+    *(
+        sa.Index(f"allocation_{name}", column, "forgotten", "id")
+        for name, column in (("tenant", "tenant_id"), ("pool", "pool_id"), ("host", "host_id"), ("phase", "phase"))
+    ),
+    *(
+        sa.Index(
+            f"allocation_{column}",
+            column,
+            "id",
+            postgresql_where=sa.text(f"NOT forgotten AND {column} IS NOT NULL"),
+        )
+        for column in ("cluster", "claim_uid", "consumer_kind")
+    ),
+    sa.Index("allocation_kept", "id", postgresql_where=sa.text("NOT forgotten")),
     sa.Index("allocation_live_host", "host_id", "id", postgresql_where=sa.text(LIVE)),
-    sa.Index("allocation_tenant", "tenant_id", "id"),
-    sa.Index("allocation_phase", "phase", "id"),
     sa.Index(
         "allocation_reservation_expiry",
         "reservation_expires_at",
@@ -415,7 +442,7 @@ attachment = sa.Table(
     "attachment",
     metadata,
     identity(),
-    sa.Column("host_id", sa.ForeignKey("host.id"), nullable=False),
+    sa.Column("host_id", sa.ForeignKey("host.id"), comment="NULL: over, and its host deleted"),
     sa.Column("device_no", sa.ForeignKey("device.number"), nullable=False),
     sa.Column("kind", sa.Text, nullable=False),
     sa.Column("switch_id", sa.ForeignKey("switch.id"), nullable=False),
@@ -437,6 +464,7 @@ attachment = sa.Table(
     ),
     sa.CheckConstraint(one_of("kind", ["sld", "mld", "dcd"]), name="attachment_kind_known"),
     sa.CheckConstraint(one_of("state", ["wanted", "bound", "gone"]), name="attachment_state_known"),
+    sa.CheckConstraint("host_id IS NOT NULL OR NOT live", name="attachment_live_has_host"),
     sa.CheckConstraint("share_n BETWEEN 0 AND 255 AND limit_n BETWEEN share_n AND 255", name="attachment_qos_bounded"),
     sa.Index("attachment_ld_once", "device_no", "ld_id", unique=True, postgresql_where=sa.text("live")),
     sa.Index(
@@ -450,6 +478,7 @@ attachment = sa.Table(
         postgresql_where=sa.text("live AND kind = 'dcd'"),
     ),
     sa.Index("attachment_live_host", "host_id", postgresql_where=sa.text("live")),
+    sa.Index("attachment_live", "id", postgresql_where=sa.text("live")),
 )
 
 segment = sa.Table(
@@ -472,6 +501,7 @@ segment = sa.Table(
     sa.Column("node_boot_id", sa.Text),
     sa.Column("numa_node", sa.Integer),
     sa.Column("dax_device", sa.Text),
+    sa.Column("forgotten", sa.Boolean, nullable=False, server_default="false", comment="as its allocation is"),
     created(),
     updated(),
     sa.UniqueConstraint("id", "device_no", "dpa_space", name="segment_space_key"),
@@ -512,6 +542,15 @@ segment = sa.Table(
     sa.Index("segment_allocation", "allocation_id"),
     sa.Index("segment_live_device", "device_no", postgresql_where=sa.text(LIVE)),
     sa.Index("segment_live_attachment", "attachment_id", postgresql_where=sa.text(LIVE)),
+    sa.Index("segment_live", "id", postgresql_where=sa.text(LIVE)),
+    sa.Index(
+        "segment_live_phase",
+        "phase",
+        "device_no",
+        postgresql_include=["size_bytes"],
+        postgresql_where=sa.text(LIVE),
+    ),
+    sa.Index("segment_device", "device_no", "allocation_id", postgresql_where=sa.text("NOT forgotten")),
 )
 
 extent = sa.Table(
@@ -554,7 +593,7 @@ operation = sa.Table(
     sa.Column("goal", sa.Text, nullable=False),
     sa.Column("state", sa.Text, nullable=False, server_default="pending"),
     sa.Column("allocation_id", sa.ForeignKey("allocation.id")),
-    sa.Column("fabric_id", sa.ForeignKey("fabric.id"), nullable=False),
+    sa.Column("fabric_id", sa.ForeignKey("fabric.id"), comment="NULL: over, and its fabric deleted"),
     sa.Column("reason", sa.Text, nullable=False, server_default=""),
     sa.Column("attempts", sa.Integer, nullable=False, server_default="0"),
     instant("deadline_at"),
@@ -572,6 +611,7 @@ operation = sa.Table(
     sa.CheckConstraint(
         f"({one_of('state', sorted(UNFINISHED))}) = (finished_at IS NULL)", name="operation_finished_has_time"
     ),
+    sa.CheckConstraint("fabric_id IS NOT NULL OR finished_at IS NOT NULL", name="operation_unfinished_has_fabric"),
     sa.Index(
         "operation_unfinished_once",
         "allocation_id",
@@ -585,6 +625,8 @@ operation = sa.Table(
         postgresql_where=sa.text(one_of("state", sorted(UNFINISHED))),
     ),
     sa.Index("operation_state", "state", "id"),
+    sa.Index("operation_goal", "goal", "id"),
+    sa.Index("operation_fabric", "fabric_id", "id"),
     sa.Index("operation_allocation", "allocation_id", "id"),
 )
 
@@ -667,6 +709,10 @@ event = sa.Table(
     *event_columns(),
     sa.Index("event_key", "key", "seq"),
     sa.Index("event_kind", "object_kind", "seq"),
+    *(
+        sa.Index(f"event_{name}", name, "seq", postgresql_where=sa.text(f"{name} IS NOT NULL"))
+        for name in ("claim_uid", "host", "device")
+    ),
     postgresql_partition_by="RANGE (seq)",
 )
 
@@ -675,8 +721,50 @@ event_head = sa.Table(
     metadata,
     sa.Column("singleton", sa.Boolean, primary_key=True, server_default="true"),
     sa.Column("seq", sa.BigInteger, nullable=False),
-    sa.Column("oldest_seq", sa.BigInteger, nullable=False, server_default="1"),
+    sa.Column(
+        "oldest_seq",
+        sa.BigInteger,
+        nullable=False,
+        server_default="1",
+        comment="The first number that may still be asked for; what is below is dropped later.",
+    ),
+    sa.Column("oldest_moved_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
+    sa.Column(
+        "partition_rows",
+        sa.BigInteger,
+        nullable=False,
+        server_default="1000000",
+        comment="Numbers in one partition; it stays as it is once there are events.",
+    ),
+    sa.CheckConstraint("partition_rows > 0", name="event_head_partition_rows_positive"),
     sa.CheckConstraint("singleton", name="event_head_single"),
+)
+
+event_kind_head = sa.Table(
+    "event_kind_head",
+    metadata,
+    sa.Column("kind", sa.Text, primary_key=True),
+    sa.Column("seq", sa.BigInteger, nullable=False, server_default="0", comment="the kind's last event"),
+    sa.Column("changes", sa.BigInteger, nullable=False, server_default="0", comment="change marks counted so far"),
+    comment="What the ETag of a list is made of: moves with every change of a kind of object.",
+)
+
+change_mark = sa.Table(
+    "change_mark",
+    metadata,
+    sa.Column("id", sa.BigInteger, sa.Identity(always=True), primary_key=True),
+    sa.Column("kind", sa.Text, nullable=False),
+    comment="A change that no event tells of, not yet counted in event_kind_head.",
+)
+
+tally = sa.Table(
+    "tally",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("label", sa.Text, primary_key=True),
+    sa.Column("shard", sa.SmallInteger, primary_key=True, comment="so that those who count at once do not wait"),
+    sa.Column("value", sa.BigInteger, nullable=False),
+    comment="What is counted as it happens, because nobody may count it afterwards.",
 )
 
 frame = sa.Table(

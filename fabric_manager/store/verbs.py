@@ -10,6 +10,7 @@ from fabric_manager.domain.errors import FabricError
 from fabric_manager.policy.placement import Candidate
 from fabric_manager.policy.refusal import Funnel, Step
 from fabric_manager.store.database import Database
+from fabric_manager.telemetry import metrics
 
 Answer = Mapping[str, Any]
 
@@ -54,9 +55,18 @@ async def candidates(
     return tenant_id and UUID(tenant_id), [Candidate(**row) for row in answer["candidates"]]
 
 
+async def preview(db: Database, order: Order, *, window_max: int) -> Answer:
+    """What a claim would meet now: see sql/candidates.sql. Writes nothing; linear in the number of devices."""
+    answer: Answer = await db.call("claim_preview", {"request": request_of(order), "window_max": window_max})
+    return answer
+
+
 async def funnel(db: Database, order: Order) -> Funnel:
     """What each filter leaves of all devices. Linear in their number: for refusals only."""
-    answer = await db.call("claim_funnel", {"request": request_of(order)})
+    return funnel_from(await db.call("claim_funnel", {"request": request_of(order)}))
+
+
+def funnel_from(answer: Answer) -> Funnel:
     return Funnel(
         steps=tuple(Step(**step) for step in answer["steps"]),
         undiscovered=answer["undiscovered"],
@@ -70,6 +80,7 @@ async def record_refusal(
     db: Database, *, key: str, request: Mapping[str, Any], error: FabricError, actor: Actor
 ) -> None:
     """Keep a refusal as an event; `request` says whom and what it was about."""
+    metrics.REFUSALS.labels(code=error.code).inc()
     refusal = {"code": error.code, "detail": str(error), **error.facts}
     await db.call("record_refusal", {"key": key, "request": request, "refusal": refusal, "ctx": context(actor)})
 
@@ -133,3 +144,8 @@ async def report_node_state(
 async def expire_one(db: Database, *, actor: Actor) -> bool:
     """Release one reservation or failed allocation whose time is over; False when there is none."""
     return bool(await db.call("expire_allocations", {"batch_max": 1, "ctx": context(actor)}))
+
+
+async def forget(db: Database, *, batch_max: int) -> int:
+    """Take released allocations whose tombstones are over out of the lists; answers how many."""
+    return int(await db.call("forget_allocations", {"batch_max": batch_max}))

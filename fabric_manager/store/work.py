@@ -11,6 +11,7 @@ from uuid import UUID
 from fabric_manager.domain.actor import Actor
 from fabric_manager.store.database import Database
 from fabric_manager.store.verbs import context
+from fabric_manager.telemetry import metrics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,12 +117,27 @@ async def settle(
     failure: Mapping[str, Any] | None,
     undo_operation_id: UUID,
     actor: Actor,
+    forgotten: bool = False,
 ) -> bool:
-    """Move the segment's lifecycle; False when it is no longer in `from_phase`."""
+    """Move the segment's lifecycle; False when it is no longer in `from_phase`.
+
+    `forgotten`: the device lost the memory without erasing it and may give it to anybody; it is cordoned.
+    """
     arg = {"segment_id": segment_id, "from": from_phase, "event": event, "undo_operation_id": undo_operation_id}
+    arg |= {"forgotten": forgotten}
     facts = {"failure": failure} if failure else {}
     answer = await db.call("settle", {**owned.guard, **arg, **facts, "ctx": context(actor)})
+    if answer.get("ended") is not None:
+        count_ended(**answer["ended"])
     return bool(answer["outcome"] == "settled")
+
+
+def count_ended(*, goal: str, state: str, age_s: float) -> None:
+    """An operation came to its end, `age_s` after it was asked for."""
+    metrics.OPERATIONS_FINISHED.labels(goal=goal, state=state).inc()
+    durations = {"bind": metrics.BIND_SECONDS, "release": metrics.RELEASE_SECONDS}
+    if state == "done" and goal in durations:
+        durations[goal].observe(age_s)
 
 
 async def to_scan(db: Database, owned: Owned) -> list[Mapping[str, Any]]:
@@ -135,9 +151,10 @@ async def mark_reappeared(db: Database, owned: Owned, *, allocation_id: UUID, sh
     await db.call("mark_reappeared", arg)
 
 
-async def devices_absent(db: Database, owned: Owned, *, serials: Sequence[str], actor: Actor) -> None:
-    """Say of every other device of the fabric that hardware does not show it."""
-    await db.call("devices_absent", {**owned.guard, "serials": list(serials), "ctx": context(actor)})
+async def devices_absent(db: Database, owned: Owned, *, serials: Sequence[str], actor: Actor) -> list[str]:
+    """Say of every other device of the fabric that hardware does not show it. Answers those to be written anew."""
+    arg = {**owned.guard, "serials": list(serials), "ctx": context(actor)}
+    return list(await db.call("devices_absent", arg))
 
 
 async def set_fabric_state(db: Database, owned: Owned, *, state: str, reason: str | None, actor: Actor) -> None:
@@ -156,6 +173,12 @@ async def discover_device(
 ) -> None:
     arg = {**owned.guard, "device": device, "id": new_id, "ids": list(ids), "ctx": context(actor)}
     await db.call("discover_device", arg)
+
+
+async def expire_events(db: Database, *, keep: int, grace_s: float) -> Mapping[str, Any] | None:
+    """One step towards keeping only the last `keep` events; what was done, or None when nothing is left to do."""
+    done: Mapping[str, Any] | None = await db.call("expire_events", {"keep": keep, "grace_s": grace_s})
+    return done
 
 
 async def sequence_events(db: Database, *, batch_max: int) -> int | None:

@@ -29,6 +29,13 @@ CREATE TABLE api_token (
 );
 COMMENT ON COLUMN api_token.hash IS 'SHA-256; the secret is never stored';
 
+CREATE TABLE change_mark (
+  id BIGINT GENERATED ALWAYS AS IDENTITY,
+  kind TEXT NOT NULL,
+  PRIMARY KEY (id)
+);
+COMMENT ON TABLE change_mark IS 'A change that no event tells of, not yet counted in event_kind_head.';
+
 CREATE TABLE event (
   seq BIGINT NOT NULL,
   at TIMESTAMP WITH TIME ZONE NOT NULL,
@@ -50,6 +57,9 @@ CREATE TABLE event (
   PRIMARY KEY (seq)
 )
  PARTITION BY RANGE (seq);
+CREATE INDEX event_claim_uid ON event (claim_uid, seq) WHERE claim_uid IS NOT NULL;
+CREATE INDEX event_device ON event (device, seq) WHERE device IS NOT NULL;
+CREATE INDEX event_host ON event (host, seq) WHERE host IS NOT NULL;
 CREATE INDEX event_key ON event (key, seq);
 CREATE INDEX event_kind ON event (object_kind, seq);
 
@@ -57,9 +67,24 @@ CREATE TABLE event_head (
   singleton BOOLEAN DEFAULT 'true' NOT NULL,
   seq BIGINT NOT NULL,
   oldest_seq BIGINT DEFAULT '1' NOT NULL,
+  oldest_moved_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
+  partition_rows BIGINT DEFAULT '1000000' NOT NULL,
   PRIMARY KEY (singleton),
+  CONSTRAINT event_head_partition_rows_positive CHECK (partition_rows > 0),
   CONSTRAINT event_head_single CHECK (singleton)
 );
+COMMENT ON COLUMN event_head.oldest_seq IS 'The first number that may still be asked for; what is below is dropped later.';
+COMMENT ON COLUMN event_head.partition_rows IS 'Numbers in one partition; it stays as it is once there are events.';
+
+CREATE TABLE event_kind_head (
+  kind TEXT NOT NULL,
+  seq BIGINT DEFAULT '0' NOT NULL,
+  changes BIGINT DEFAULT '0' NOT NULL,
+  PRIMARY KEY (kind)
+);
+COMMENT ON TABLE event_kind_head IS 'What the ETag of a list is made of: moves with every change of a kind of object.';
+COMMENT ON COLUMN event_kind_head.seq IS 'the kind''s last event';
+COMMENT ON COLUMN event_kind_head.changes IS 'change marks counted so far';
 
 CREATE TABLE event_outbox (
   id BIGINT GENERATED ALWAYS AS IDENTITY,
@@ -96,6 +121,7 @@ CREATE TABLE fabric (
   epoch BIGINT DEFAULT '0' NOT NULL,
   owned_until TIMESTAMP WITH TIME ZONE,
   scanned_at TIMESTAMP WITH TIME ZONE,
+  state_changed_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
   generation BIGINT DEFAULT '1' NOT NULL,
   created_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
   updated_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
@@ -181,6 +207,16 @@ CREATE TABLE qos_class (
   UNIQUE (name)
 );
 
+CREATE TABLE tally (
+  name TEXT NOT NULL,
+  label TEXT NOT NULL,
+  shard SMALLINT NOT NULL,
+  value BIGINT NOT NULL,
+  PRIMARY KEY (name, label, shard)
+);
+COMMENT ON TABLE tally IS 'What is counted as it happens, because nobody may count it afterwards.';
+COMMENT ON COLUMN tally.shard IS 'so that those who count at once do not wait';
+
 CREATE TABLE tenant (
   id UUID NOT NULL,
   name TEXT NOT NULL,
@@ -228,6 +264,7 @@ CREATE TABLE allocation (
   reservation_ttl_s INTEGER,
   reservation_expires_at TIMESTAMP WITH TIME ZONE,
   finished_at TIMESTAMP WITH TIME ZONE,
+  state_changed_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
   generation BIGINT DEFAULT '1' NOT NULL,
   created_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
   updated_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
@@ -242,13 +279,18 @@ CREATE TABLE allocation (
   FOREIGN KEY(qos_class) REFERENCES qos_class (name),
   FOREIGN KEY(isolation) REFERENCES isolation_policy (name)
 );
-CREATE INDEX allocation_claim ON allocation (cluster, claim_uid, id);
+CREATE INDEX allocation_claim_uid ON allocation (claim_uid, id) WHERE NOT forgotten AND claim_uid IS NOT NULL;
+CREATE INDEX allocation_cluster ON allocation (cluster, id) WHERE NOT forgotten AND cluster IS NOT NULL;
+CREATE INDEX allocation_consumer_kind ON allocation (consumer_kind, id) WHERE NOT forgotten AND consumer_kind IS NOT NULL;
+CREATE INDEX allocation_host ON allocation (host_id, forgotten, id);
+CREATE INDEX allocation_kept ON allocation (id) WHERE NOT forgotten;
 CREATE UNIQUE INDEX allocation_key_once ON allocation (key) WHERE NOT forgotten;
 CREATE INDEX allocation_live_host ON allocation (host_id, id) WHERE phase NOT IN ('failed', 'released');
-CREATE INDEX allocation_phase ON allocation (phase, id);
+CREATE INDEX allocation_phase ON allocation (phase, forgotten, id);
+CREATE INDEX allocation_pool ON allocation (pool_id, forgotten, id);
 CREATE INDEX allocation_reservation_expiry ON allocation (reservation_expires_at) WHERE phase = 'reserved' AND reservation_expires_at IS NOT NULL;
-CREATE INDEX allocation_tenant ON allocation (tenant_id, id);
-COMMENT ON COLUMN allocation.forgotten IS 'its key went to somebody else';
+CREATE INDEX allocation_tenant ON allocation (tenant_id, forgotten, id);
+COMMENT ON COLUMN allocation.forgotten IS 'its tombstone is gone';
 
 CREATE TABLE host_port (
   switch_name TEXT NOT NULL,
@@ -263,7 +305,7 @@ COMMENT ON COLUMN host_port.switch_name IS 'a name: hosts may be declared before
 CREATE TABLE switch (
   id UUID NOT NULL,
   name TEXT NOT NULL,
-  fabric_id UUID NOT NULL,
+  fabric_id UUID,
   serial TEXT NOT NULL,
   hdm_decoders INTEGER NOT NULL,
   boot_count BIGINT,
@@ -276,6 +318,7 @@ CREATE TABLE switch (
   UNIQUE (serial)
 );
 CREATE INDEX switch_fabric ON switch (fabric_id);
+COMMENT ON COLUMN switch.fabric_id IS 'NULL: of a fabric that was deleted';
 
 CREATE TABLE tenant_consumer (
   cluster TEXT NOT NULL,
@@ -289,7 +332,7 @@ CREATE TABLE device (
   id UUID NOT NULL,
   number INTEGER GENERATED ALWAYS AS IDENTITY,
   name TEXT NOT NULL,
-  fabric_id UUID NOT NULL,
+  fabric_id UUID,
   switch_id UUID,
   port_number SMALLINT,
   serial TEXT NOT NULL,
@@ -320,6 +363,7 @@ CREATE TABLE device (
   firmware TEXT DEFAULT '' NOT NULL,
   admin_state TEXT DEFAULT 'enabled' NOT NULL,
   boot_count BIGINT,
+  state_changed_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
   generation BIGINT DEFAULT '1' NOT NULL,
   created_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
   updated_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
@@ -331,7 +375,9 @@ CREATE TABLE device (
   CONSTRAINT device_free_lds_bounded CHECK (free_lds BETWEEN 0 AND 65535),
   CONSTRAINT device_kind_known CHECK (kind IN ('sld', 'mld', 'dcd')),
   CONSTRAINT device_health_known CHECK (health IN ('ok', 'degraded', 'failed', 'unknown')),
-  CONSTRAINT device_admin_state_known CHECK (admin_state IN ('enabled', 'cordoned', 'draining', 'maintenance')),
+  CONSTRAINT device_admin_state_known CHECK (admin_state IN ('enabled', 'cordoned', 'draining', 'maintenance', 'retired')),
+  CONSTRAINT device_retired_holds_nothing CHECK (admin_state <> 'retired' OR (pool_id IS NULL AND capacity_bytes = 0)),
+  CONSTRAINT device_has_fabric CHECK (fabric_id IS NOT NULL OR admin_state = 'retired'),
   UNIQUE (number),
   UNIQUE (name),
   FOREIGN KEY(fabric_id) REFERENCES fabric (id),
@@ -340,8 +386,12 @@ CREATE TABLE device (
   FOREIGN KEY(exclusive_tenant_id) REFERENCES tenant (id)
 )
  WITH (fillfactor = 70);
-CREATE INDEX device_fabric ON device (fabric_id);
+CREATE INDEX device_fabric ON device (fabric_id, name);
+CREATE INDEX device_not_enabled ON device (name) WHERE admin_state <> 'enabled';
+CREATE INDEX device_pool ON device (pool_id, name);
+CREATE INDEX device_unwell ON device (name) WHERE health <> 'ok';
 CREATE INDEX device_with_room ON device (pool_id, free_bytes, number) WHERE health = 'ok' AND admin_state = 'enabled' AND free_bytes > 0;
+COMMENT ON COLUMN device.fabric_id IS 'NULL: retired, and its fabric deleted';
 COMMENT ON COLUMN device.free_lds IS 'bit n: LD n is carved, clean, unheld';
 COMMENT ON COLUMN device.share_n IS 'sum of live shares, n/256';
 
@@ -350,7 +400,7 @@ CREATE TABLE operation (
   goal TEXT NOT NULL,
   state TEXT DEFAULT 'pending' NOT NULL,
   allocation_id UUID,
-  fabric_id UUID NOT NULL,
+  fabric_id UUID,
   reason TEXT DEFAULT '' NOT NULL,
   attempts INTEGER DEFAULT '0' NOT NULL,
   deadline_at TIMESTAMP WITH TIME ZONE,
@@ -367,13 +417,17 @@ CREATE TABLE operation (
   CONSTRAINT operation_goal_known CHECK (goal IN ('hold', 'bind', 'unbind', 'release', 'undo')),
   CONSTRAINT operation_state_known CHECK (state IN ('pending', 'running', 'done', 'failed', 'quarantined', 'superseded')),
   CONSTRAINT operation_finished_has_time CHECK ((state IN ('pending', 'running')) = (finished_at IS NULL)),
+  CONSTRAINT operation_unfinished_has_fabric CHECK (fabric_id IS NOT NULL OR finished_at IS NOT NULL),
   FOREIGN KEY(allocation_id) REFERENCES allocation (id),
   FOREIGN KEY(fabric_id) REFERENCES fabric (id)
 );
 CREATE INDEX operation_allocation ON operation (allocation_id, id);
 CREATE INDEX operation_due ON operation (fabric_id, next_attempt_at) WHERE state IN ('pending', 'running');
+CREATE INDEX operation_fabric ON operation (fabric_id, id);
+CREATE INDEX operation_goal ON operation (goal, id);
 CREATE INDEX operation_state ON operation (state, id);
 CREATE UNIQUE INDEX operation_unfinished_once ON operation (allocation_id) WHERE state IN ('pending', 'running');
+COMMENT ON COLUMN operation.fabric_id IS 'NULL: over, and its fabric deleted';
 
 CREATE TABLE port (
   id UUID NOT NULL,
@@ -457,7 +511,7 @@ COMMENT ON COLUMN vppb.state IS 'as last read from the switch';
 
 CREATE TABLE attachment (
   id UUID NOT NULL,
-  host_id UUID NOT NULL,
+  host_id UUID,
   device_no INTEGER NOT NULL,
   kind TEXT NOT NULL,
   switch_id UUID NOT NULL,
@@ -476,6 +530,7 @@ CREATE TABLE attachment (
   CONSTRAINT attachment_on_vppb FOREIGN KEY(switch_id, vcs_number, vppb_number) REFERENCES vppb (switch_id, vcs_number, number),
   CONSTRAINT attachment_kind_known CHECK (kind IN ('sld', 'mld', 'dcd')),
   CONSTRAINT attachment_state_known CHECK (state IN ('wanted', 'bound', 'gone')),
+  CONSTRAINT attachment_live_has_host CHECK (host_id IS NOT NULL OR NOT live),
   CONSTRAINT attachment_qos_bounded CHECK (share_n BETWEEN 0 AND 255 AND limit_n BETWEEN share_n AND 255),
   FOREIGN KEY(host_id) REFERENCES host (id),
   FOREIGN KEY(device_no) REFERENCES device (number),
@@ -483,8 +538,10 @@ CREATE TABLE attachment (
 );
 CREATE UNIQUE INDEX attachment_dcd_host_once ON attachment (host_id, device_no) WHERE live AND kind = 'dcd';
 CREATE UNIQUE INDEX attachment_ld_once ON attachment (device_no, ld_id) WHERE live;
+CREATE INDEX attachment_live ON attachment (id) WHERE live;
 CREATE INDEX attachment_live_host ON attachment (host_id) WHERE live;
 CREATE UNIQUE INDEX attachment_vppb_once ON attachment (switch_id, vcs_number, vppb_number) WHERE live;
+COMMENT ON COLUMN attachment.host_id IS 'NULL: over, and its host deleted';
 COMMENT ON COLUMN attachment.ld_id IS 'LD of an MLD, host interface of a DCD, 0 of an SLD';
 
 CREATE TABLE segment (
@@ -505,6 +562,7 @@ CREATE TABLE segment (
   node_boot_id TEXT,
   numa_node INTEGER,
   dax_device TEXT,
+  forgotten BOOLEAN DEFAULT 'false' NOT NULL,
   created_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
   updated_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
   PRIMARY KEY (id),
@@ -523,11 +581,15 @@ CREATE TABLE segment (
   FOREIGN KEY(device_no) REFERENCES device (number)
 );
 CREATE INDEX segment_allocation ON segment (allocation_id);
+CREATE INDEX segment_device ON segment (device_no, allocation_id) WHERE NOT forgotten;
 CREATE UNIQUE INDEX segment_ld_once ON segment (device_no, ld_id) WHERE ld_id IS NOT NULL AND phase NOT IN ('failed', 'released');
+CREATE INDEX segment_live ON segment (id) WHERE phase NOT IN ('failed', 'released');
 CREATE INDEX segment_live_attachment ON segment (attachment_id) WHERE phase NOT IN ('failed', 'released');
 CREATE INDEX segment_live_device ON segment (device_no) WHERE phase NOT IN ('failed', 'released');
+CREATE INDEX segment_live_phase ON segment (phase, device_no) INCLUDE (size_bytes) WHERE phase NOT IN ('failed', 'released');
 COMMENT ON COLUMN segment.ld_id IS 'the LD held; an SLD is its own LD 0';
 COMMENT ON COLUMN segment.dpa_space IS 'the host interface its extents live in, on a DCD once bound';
+COMMENT ON COLUMN segment.forgotten IS 'as its allocation is';
 
 CREATE TABLE evidence (
   id UUID NOT NULL,

@@ -55,7 +55,7 @@ async def test_a_waiter_outlives_the_loss_of_the_listening_connection(api: Api) 
     async with api.db.transaction() as tx:
         await tx.execute(
             sa.text(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE '%listener'"
                 " AND datname = current_database()"
             )
         )

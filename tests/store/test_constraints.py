@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from fabric_manager.domain.units import GiB, MiB, TiB
 from fabric_manager.store import tables
 from fabric_manager.store.database import plain_engine
-from tests.store.rows import NOW, Row, Rows
+from tests.store.rows import NOBODY, NOW, Row, Rows
 
 CHECK, UNIQUE, FOREIGN_KEY, EXCLUSION, PRIVILEGE = "23514", "23505", "23503", "23P01", "42501"
 Violation = Callable[[Rows], Awaitable[Any]]
@@ -50,7 +50,7 @@ twice_breaks("device_serial_key",       "device",     "serial")
 twice_breaks("port_number_key",         "port",       "switch_id", "number")
 twice_breaks("vcs_number_key",          "vcs",        "switch_id", "number")
 twice_breaks("logical_device_id_key",   "ld",         "id")
-twice_breaks("allocation_key_key",      "allocation", "key")
+twice_breaks("allocation_key_once",     "allocation", "key")
 twice_breaks("api_token_hash_key",      "api_token",  "hash")
 
 row_that_breaks("fabric_admin_state_known",       "fabric", admin_state="asleep")
@@ -68,6 +68,8 @@ row_that_breaks("device_free_lds_bounded",        "device", free_lds=1 << 16)
 row_that_breaks("device_kind_known",              "device", kind="ram")
 row_that_breaks("device_health_known",            "device", health="poorly")
 row_that_breaks("device_admin_state_known",       "device", admin_state="asleep")
+row_that_breaks("device_retired_holds_nothing",   "device", admin_state="retired")
+row_that_breaks("device_has_fabric",              "device", fabric_id=NOBODY)
 row_that_breaks("logical_device_ld_id_bounded",   "ld", ld_id=16)
 row_that_breaks("logical_device_size_not_negative", "ld", size_bytes=-1)
 row_that_breaks("tenant_used_not_negative",       "tenant", used_bytes=-1)
@@ -83,7 +85,7 @@ row_that_breaks("allocation_goal_known",          "allocation", goal="glory")
 row_that_breaks("allocation_size_bounded",        "allocation", size_bytes=1 << 53)
 row_that_breaks("attachment_kind_known",          "attachment", kind="ram")
 row_that_breaks("attachment_state_known",         "attachment", state="asleep")
-row_that_breaks("attachment_ld_unless_whole",     "attachment", ld_id=None)
+row_that_breaks("attachment_live_has_host",       "attachment", host_id=NOBODY)
 row_that_breaks("attachment_qos_bounded",         "attachment", share_n=10, limit_n=9)
 row_that_breaks("segment_phase_known",            "segment", phase="asleep")
 row_that_breaks("segment_goal_known",             "segment", goal="glory")
@@ -99,6 +101,7 @@ row_that_breaks("extent_aligned",                 "extent", span=(MiB, GiB))
 row_that_breaks("operation_goal_known",           "operation", goal="glory")
 row_that_breaks("operation_state_known",          "operation", state="asleep", finished_at=NOW)
 row_that_breaks("operation_finished_has_time",    "operation", state="done")
+row_that_breaks("operation_unfinished_has_fabric", "operation", fabric_id=NOBODY)
 row_that_breaks("operation_step_outcome_known",   "step", outcome="maybe")
 row_that_breaks("evidence_method_known",          "evidence", method="hope")
 row_that_breaks("evidence_ends_after_start",      "evidence", ended_at=NOW - timedelta(seconds=1))
@@ -117,6 +120,11 @@ async def a_number_given_twice(rows: Rows) -> None:
     first = await rows.device()
     await rows.tx.exec_driver_sql(f"ALTER TABLE device ALTER COLUMN number RESTART WITH {first.number}")
     await rows.device()
+
+
+@breaks("event_head_partition_rows_positive", CHECK)
+async def partitions_of_nothing(rows: Rows) -> None:
+    await rows.tx.execute(sa.update(tables.event_head).values(partition_rows=0))
 
 
 @breaks("host_node", UNIQUE)

@@ -260,11 +260,26 @@ async def test_too_few_connections_are_said_in_time(db: Database, database_url: 
 
 
 async def test_a_mistake_of_ours_is_not_dressed_up(db: Database) -> None:
-    with pytest.raises(asyncpg.UndefinedFunctionError):
-        await db.call("no_such_function", {})
+    with pytest.raises(asyncpg.PostgresSyntaxError):
+        await db.call("not a function", {})
     with pytest.raises(sa.exc.ProgrammingError):
         async with db.transaction() as tx:
-            await tx.execute(sa.text("SELECT * FROM no_such_table"))
+            await tx.execute(sa.text("SELECT no FROM sense WHERE"))
+    with pytest.raises(sa.exc.IntegrityError):
+        async with db.transaction() as tx:
+            await tx.execute(sa.text("UPDATE event_head SET singleton = false"))
+
+
+async def test_a_database_without_our_schema_says_what_to_do(db: Database, database_url: str) -> None:
+    await asyncio.to_thread(schema.migrate, database_url, revision="base")
+    for way in (call(db), read_rows(db)):
+        error = await fails(Code.DATABASE_UNAVAILABLE, way)
+        assert "fabric-manager migrate" in str(error)
+
+
+async def read_rows(db: Database) -> Any:
+    async with db.snapshot() as tx:
+        await tx.execute(sa.text("SELECT * FROM allocation"))
 
 
 async def test_a_lost_epoch_has_an_error_of_its_own(db: Database, identities: Identities) -> None:

@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from fabric_manager.domain.errors import FabricError
 from fabric_manager.domain.lifecycle import Phase
 from fabric_manager.domain.operation import FabricEvent
+from fabric_manager.domain.selection import EXACT, Selection
 from fabric_manager.domain.units import MiB
 from fabric_manager.store import events, work
 from fabric_manager.store.database import Database
@@ -29,7 +30,9 @@ DEADLINE_S = 60
 
 async def everything(db: Database, *, since: int = 0) -> list[FabricEvent]:
     async with db.snapshot() as tx:
-        return await events.page(tx, since=since, kinds=[], seen_by=EVERYBODY, limit=100_000)
+        head = await events.head(tx)
+        page = await events.page(tx, Selection(seen_by=EVERYBODY), since=since, head=head, limit=100_000)
+        return list(page.items)
 
 
 async def sequencer(db: Database, stop: asyncio.Event) -> int:
@@ -54,8 +57,8 @@ class Reader:
     async def read(self, db: Database) -> None:
         since = self.seen[-1].seq if self.seen else 0
         async with db.snapshot() as tx:
-            page = await events.page(tx, since=since, kinds=[], seen_by=EVERYBODY, limit=20)
             as_of = await events.head(tx)
+            page = (await events.page(tx, Selection(seen_by=EVERYBODY), since=since, head=as_of, limit=20)).items
             rows = await tx.execute(sa.text("SELECT key, phase FROM allocation"))
             phases = {row.key: row.phase for row in rows}
         assert [event.seq for event in page] == list(range(since + 1, since + 1 + len(page)))
@@ -213,9 +216,10 @@ async def test_as_of_is_the_point_from_which_a_watcher_misses_nothing(db: Databa
     followed = {event.key for event in await everything(db, since=as_of) if event.object_kind == "allocation"}
     assert listed == {"listed", "written"}
     assert followed == {"written", "later"}
-    async with db.snapshot() as tx:
-        last, keys = await events.keys_after(tx, as_of, limit=100)
-        assert (last, keys) == (await events.head(tx), frozenset({"written", "later"}))
+    async with db.listening("fabric_events", print) as connection:
+        kept, fresh = await events.newest(connection, since=as_of, limit=100)
+    assert (kept.head, {event.key for event in fresh}) == (fresh[-1].seq, {"written", "later"})
+    assert fresh == await everything(db, since=as_of)
 
 
 async def test_the_story_of_a_key_that_was_only_refused_is_kept(db: Database, identities: Identities) -> None:
@@ -225,3 +229,34 @@ async def test_the_story_of_a_key_that_was_only_refused_is_kept(db: Database, id
     await life.sequence()
     (told,) = [event for event in await everything(db) if event.key == "never"]
     assert (told.type, told.actor) == ("allocation.refused", "test")
+
+
+async def test_a_page_reads_no_more_rows_than_it_may_however_long_the_history(db: Database, database_url: str) -> None:
+    """Each filter on its own, looking for what is not there: the worst case."""
+    history = 100_000
+    writer = await asyncpg.connect(database_url)
+    try:
+        await writer.execute(
+            """INSERT INTO event (seq, at, type, object_kind, object_id, key, claim_uid, cluster, tenant, host, device,
+                                  pool, actor)
+               SELECT n, now(), 'allocation.bound', 'allocation', n, 'k' || n, 'u' || n, 'c' || n % 3, 't' || n % 30,
+                      'h' || n % 100, 'd' || n % 100, 'p' || n % 5, 'test' FROM generate_series(1, $1::bigint) n""",
+            history,
+        )
+        await writer.execute("UPDATE event_head SET seq = $1", history)
+        await writer.execute("ANALYZE event")
+    finally:
+        await writer.close()
+    for name in EXACT:
+        selection = Selection(seen_by=EVERYBODY, **{name: "nobody"})
+        async with db.snapshot() as tx:
+            page = await events.page(tx, selection, since=0, head=history, limit=100)
+            query, facts = events.page_query(selection, since=0, end=page.reached, limit=100)
+            plan = (await tx.execute(sa.text(f"EXPLAIN {query.text}"), facts)).scalars().all()
+        assert page.items == ()
+        assert "Seq Scan" not in str(plan), (name, plan)
+        if name in events.INDEXED:
+            assert page.reached == history
+            assert f"_{name}_seq_idx" in str(plan), (name, plan)
+        else:
+            assert page.reached == events.SCAN_MAX

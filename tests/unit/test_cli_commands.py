@@ -76,6 +76,14 @@ def test_allocate_asks_for_what_was_said_and_shows_the_row(service: ScriptedServ
     assert "64 GiB" in result.stdout
 
 
+def test_allocate_without_a_key_lets_the_service_make_one(service: ScriptedService) -> None:
+    service.on("POST /v1/allocations", Answer(status=201, body=an_allocation()))
+    result = run(service, "allocate", "--tenant", "analytics", "--size", "64GiB")
+    assert result.exit_code == 0, result.stderr
+    assert service.asked[0].headers["Idempotency-Key"]
+    assert "64 GiB" in result.stdout
+
+
 @pytest.mark.parametrize("phase", ["binding", "failed", "quarantined"])
 def test_allocate_that_waited_in_vain_says_so_and_fails(service: ScriptedService, phase: str) -> None:
     service.on("PUT /v1/allocations/k", Answer(status=201, body=an_allocation(phase=phase)))

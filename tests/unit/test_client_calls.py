@@ -410,3 +410,28 @@ async def test_operations_timelines_and_invariants_are_read(service: ScriptedSer
 def test_a_token_that_no_header_can_carry_is_refused_at_once(token: str) -> None:
     with pytest.raises(ValueError, match="token"):
         FabricManager("http://127.0.0.1", token)
+
+
+async def test_create_sends_its_idempotency_key_again_after_a_lost_answer(service: ScriptedService) -> None:
+    service.on("POST /v1/allocations", Answer(lost=True), Answer(status=201, body=an_allocation()))
+    async with FabricManager(service.url, "secret") as manager:
+        request = AllocationRequest(tenant="t", size_bytes=GIB)
+        placed = await manager.allocations.create(request, idempotency_key="once", wait_s=5)
+    assert (placed.allocation.key, placed.replayed) == (an_allocation()["key"], False)
+    assert [asked.headers["Idempotency-Key"] for asked in service.asked] == ["once", "once"]
+    assert service.asked[0].headers["Prefer"] == "wait=5"
+
+
+async def test_candidates_are_read_with_their_refusal(service: ScriptedService) -> None:
+    candidate = {"rank": 1, "device": "mld-0", "pool": "p", "granted_bytes": GIB, "waste_bytes": 0, "free_bytes": GIB}
+    body = {
+        "candidates": [candidate | {"latency_ns": 250, "decided_by": None, "why": "the only one"}],
+        "largest_fit_bytes": GIB,
+        "refusal": None,
+        "funnel": [],
+    }
+    service.on("POST /v1/allocation-candidates", Answer(body=body))
+    async with FabricManager(service.url, "secret") as manager:
+        found = await manager.allocations.candidates(AllocationRequest(tenant="t", size_bytes=GIB))
+    assert [each.device for each in found.candidates] == ["mld-0"]
+    assert found.refusal is None

@@ -12,7 +12,9 @@ from fabric_manager.api.problems import PROBLEMS
 from fabric_manager.cli.serve import serve
 from fabric_manager.domain.errors import VERDICTS, Code
 from fabric_manager.settings import Settings, variable
+from fabric_manager.store.alarms import RULES
 from fabric_manager.store.tables import metadata
+from fabric_manager.telemetry import metrics
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "fabric_manager"
@@ -43,6 +45,21 @@ def test_the_settings_page_is_the_settings() -> None:
         each.name: (variable(each.name), ABSENT if each.default is None else str(each.default))
         for each in fields(Settings)
     }
+
+
+def test_the_metrics_page_has_every_metric() -> None:
+    told = {
+        name: (kind, [label.strip("` ") for label in labels.split(",") if label])
+        for name, kind, labels, *_ in rows(DOCS / "metrics.md", header="metric")
+    }
+    counted = {}
+    for collector in set(metrics.PROCESS._collector_to_names):
+        labels = list(getattr(collector, "_labelnames", ()))
+        for family in collector.collect():
+            name = family.name + "_total" * (family.type == "counter")
+            counted[name] = (family.type, labels)
+    read = {reading.name: (reading.kind, list(reading.labels)) for reading in metrics.READINGS}
+    assert told == counted | read
 
 
 def test_the_readme_has_every_option_of_serve() -> None:
@@ -118,3 +135,8 @@ def test_the_promises_name_constraints_that_exist() -> None:
 def test_the_text_speaks_of_the_product_alone(page: Path) -> None:
     text = page.read_text().lower()
     assert [word for word in (*REGISTRIES, *MACHINE_PATHS) if word in text] == []
+
+
+def test_every_alarm_has_its_runbook() -> None:
+    told = re.findall(r"^## (\S+)$", (DOCS / "runbooks.md").read_text(), re.MULTILINE)
+    assert sorted(told) == sorted({rule.kind.replace("_", "-") for rule in RULES})

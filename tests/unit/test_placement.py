@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from fabric_manager.domain.errors import Code
 from fabric_manager.domain.units import GiB
-from fabric_manager.policy.placement import Candidate, rank
+from fabric_manager.policy.placement import Candidate, places, rank
 from fabric_manager.policy.refusal import CODES, Funnel, Step, refuse
 
 FILTERS = tuple(CODES)  # in the order in which they are applied
@@ -95,7 +95,7 @@ def test_devices_not_read_yet_are_waited_for() -> None:
     ],
 )
 def test_fragmentation_is_enough_bytes_in_too_small_pieces(free: int, fit: int, code: Code) -> None:
-    full = a_funnel(3, 3, 3, 3, 3, 3, 0, free=free, fit=fit)
+    full = a_funnel(3, 3, 3, 3, 3, 3, 3, 0, free=free, fit=fit)
     error = refuse(2 * GiB, full)
     assert error.code is code
     assert error.facts["largest_fit_bytes"] == fit
@@ -103,7 +103,7 @@ def test_fragmentation_is_enough_bytes_in_too_small_pieces(free: int, fit: int, 
 
 @pytest.mark.parametrize(("soon", "helps"), [(GiB, False), (2 * GiB, True), (4 * GiB, True)])
 def test_waiting_helps_exactly_when_what_comes_back_is_enough(soon: int, helps: bool) -> None:
-    error = refuse(2 * GiB, a_funnel(3, 3, 3, 3, 3, 3, 0, fit=GiB, soon=soon))
+    error = refuse(2 * GiB, a_funnel(3, 3, 3, 3, 3, 3, 3, 0, fit=GiB, soon=soon))
     assert error.facts["waiting_helps"] is helps
     assert error.retryable is helps
     assert error.terminal_for == (None if helps else "placement")
@@ -113,3 +113,14 @@ def test_waiting_helps_exactly_when_what_comes_back_is_enough(soon: int, helps: 
 def test_waiting_for_bytes_helps_nobody_whom_another_filter_removed(emptied: int, soon: int) -> None:
     error = refuse(GiB, a_funnel(*range(emptied, -1, -1), soon=soon))
     assert not error.facts["waiting_helps"]
+
+
+@given(candidates)
+def test_every_place_is_told_against_the_one_before_it(found: list[Candidate]) -> None:
+    ranked = rank(found)
+    told = places(ranked)
+    assert [place.candidate for place in told] == ranked
+    for better, place in zip(ranked, told[1:], strict=False):
+        assert place.decided_by is not None
+        assert getattr(better, place.decided_by) < getattr(place.candidate, place.decided_by)
+        assert place.why

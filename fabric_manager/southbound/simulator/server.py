@@ -21,7 +21,7 @@ from fabric_manager.southbound.simulator.keeping import Keeping
 from fabric_manager.southbound.simulator.rack import Rack
 from fabric_manager.southbound.simulator.sideband import Sideband
 from fabric_manager.southbound.simulator.topology import RackPlan, read_rack_file
-from fabric_manager.southbound.simulator.wire import ADDRESS, LINE_BYTES_MAX, RackEndpoint
+from fabric_manager.southbound.simulator.wire import LINE_BYTES_MAX, LOOPBACK, RackEndpoint
 
 log = logging.getLogger(__name__)
 
@@ -33,28 +33,31 @@ Request = dict[str, Any]
 Send = Callable[[Reply], None]
 
 
-async def serve_rack(*, state_dir: Path, rack_file: Path, seed: int | None) -> None:
-    """Run until SIGTERM or SIGINT. `seed` None takes the rack file's.
+async def serve_rack(
+    *, state_dir: Path, rack_file: Path, seed: int | None, listen: str = LOOPBACK, announce: str | None = None
+) -> None:
+    """Run until SIGTERM or SIGINT. `seed` None takes the rack file's. `announce` is how callers reach `listen`.
 
     Raises StateDirectoryInUseError and RackFileError before it listens.
     """
     keeping = Keeping(state_dir)
     try:
-        await _serve(keeping, state_dir=state_dir, rack_file=rack_file, seed=seed)
+        plan = read_rack_file(rack_file)
+        server = RackServer(plan, seed=plan.seed if seed is None else seed, keeping=keeping)
+        await _serve(server, state_dir=state_dir, listen=listen, announce=announce or listen)
     finally:
         keeping.close()
 
 
-async def _serve(keeping: Keeping, *, state_dir: Path, rack_file: Path, seed: int | None) -> None:
-    plan = read_rack_file(rack_file)
-    server = RackServer(plan, seed=plan.seed if seed is None else seed, keeping=keeping)
+async def _serve(server: "RackServer", *, state_dir: Path, listen: str, announce: str) -> None:
     stop = asyncio.Event()
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(signal_number, stop.set)
-    listener = await asyncio.start_server(server.connected, ADDRESS, 0, limit=LINE_BYTES_MAX)
+    listener = await asyncio.start_server(server.connected, listen, 0, limit=LINE_BYTES_MAX)
     try:
         port = listener.sockets[0].getsockname()[1]
-        RackEndpoint(pid=os.getpid(), port=port, token=server.token, boot=server.boot).write(state_dir)
+        endpoint = RackEndpoint(pid=os.getpid(), port=port, token=server.token, boot=server.boot, address=announce)
+        endpoint.write(state_dir)
         log.info("simulated rack ready", extra={"port": port, "boot": server.boot})
         await stop.wait()
     finally:

@@ -11,7 +11,7 @@ import orjson
 
 ENDPOINT_FILE = "endpoint.json"
 LINE_BYTES_MAX = 16 << 20
-ADDRESS = "127.0.0.1"
+LOOPBACK = "127.0.0.1"
 
 
 class NotConnectedError(Exception):
@@ -24,12 +24,16 @@ class NoAnswerError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RackEndpoint:
-    """`boot` counts the processes that have run on this directory; the token lets its readers in and nobody else."""
+    """`boot` counts the processes that have run on this directory; the token lets its readers in and nobody else.
+
+    `address` is where callers find it: another container's has a name there.
+    """
 
     pid: int
     port: int
     token: str
     boot: int
+    address: str = LOOPBACK
 
     def write(self, state_dir: Path) -> None:
         fresh = state_dir / f"{ENDPOINT_FILE}.new"
@@ -145,7 +149,7 @@ async def _open(state_dir: Path, *, timeout_s: float) -> Connection:
     endpoint = read_endpoint(state_dir)  # anew each time: a restarted rack listens elsewhere
     try:
         async with asyncio.timeout(timeout_s):
-            reader, writer = await asyncio.open_connection(ADDRESS, endpoint.port, limit=LINE_BYTES_MAX)
+            reader, writer = await asyncio.open_connection(endpoint.address, endpoint.port, limit=LINE_BYTES_MAX)
             writer.write(orjson.dumps({"token": endpoint.token}) + b"\n")
             welcome = await reader.readline()
     except (TimeoutError, OSError, ValueError) as error:
@@ -153,5 +157,5 @@ async def _open(state_dir: Path, *, timeout_s: float) -> Connection:
     # Another program may have got the port of a rack that is gone.
     if not welcome.startswith(b'{"welcome"'):
         writer.close()
-        raise NotConnectedError(f"port {endpoint.port} is not the simulated rack in {state_dir}")
+        raise NotConnectedError(f"port {endpoint.port} of {endpoint.address} is not the simulated rack in {state_dir}")
     return Connection(reader, writer)

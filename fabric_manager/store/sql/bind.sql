@@ -70,13 +70,28 @@ BEGIN
   IF FOUND THEN
     RETURN jsonb_build_object('attachment_id', t.id, 'ld_id', t.ld_id);
   END IF;
-  place := choose_vppb(h, d);
-  IF place ? 'refusal' THEN
-    RETURN place;
+  -- The host's port may still hang on the device from before one of the two was deleted: that place is taken up again,
+  -- and an interface that hangs on another port is left alone.
+  SELECT jsonb_build_object('switch_id', p.switch_id, 'vcs', p.vcs_number, 'vppb', p.number, 'ld_id', p.ld_id) INTO place
+  FROM host_port hp JOIN switch w ON w.name = hp.switch_name AND w.id = d.switch_id
+  JOIN vcs v ON v.switch_id = w.id AND v.upstream_port = hp.port_number
+  JOIN vppb p ON p.switch_id = v.switch_id AND p.vcs_number = v.number
+  WHERE hp.host_id = h.id AND p.state = 'bound_ld' AND p.port_number = d.port_number AND NOT EXISTS (
+    SELECT FROM attachment o WHERE o.live AND ((o.switch_id, o.vcs_number, o.vppb_number)
+      = (p.switch_id, p.vcs_number, p.number) OR (o.device_no, o.ld_id) = (d.number, p.ld_id)))
+  LIMIT 1;
+  interface := (place->>'ld_id')::smallint;
+  IF interface IS NULL THEN
+    place := choose_vppb(h, d);
+    IF place ? 'refusal' THEN
+      RETURN place;
+    END IF;
+    SELECT n INTO interface FROM generate_series(0, d.lds_max - 1) n
+    WHERE NOT EXISTS (SELECT FROM attachment x WHERE x.device_no = d.number AND x.live AND x.ld_id = n)
+      AND NOT EXISTS (SELECT FROM vppb p WHERE p.switch_id = d.switch_id AND p.state = 'bound_ld'
+                      AND p.port_number = d.port_number AND p.ld_id = n)
+    ORDER BY n LIMIT 1;
   END IF;
-  SELECT n INTO interface FROM generate_series(0, d.lds_max - 1) n
-  WHERE NOT EXISTS (SELECT FROM attachment x WHERE x.device_no = d.number AND x.live AND x.ld_id = n)
-  ORDER BY n LIMIT 1;
   IF interface IS NULL THEN
     RETURN jsonb_build_object('refusal', jsonb_build_object(
       'code', 'host_limit_reached', 'host', h.name, 'device', d.name, 'host_interfaces', d.lds_max));

@@ -33,6 +33,13 @@ LANGUAGE sql IMMUTABLE AS $$
     ELSE 'sanitize_device' = ANY (d.capabilities) END
 $$;
 
+-- Is it kept for others?
+CREATE OR REPLACE FUNCTION may_use(d device, request jsonb) RETURNS boolean
+LANGUAGE sql IMMUTABLE AS $$
+  SELECT d.reserved_for = '{}' OR d.reserved_for && ARRAY[
+    'tenant:' || (request->>'tenant'), 'cluster:' || (request#>>'{consumer,cluster}')]
+$$;
+
 -- The bytes the device would grant for `size`, or NULL when it has no room.
 CREATE OR REPLACE FUNCTION grant_of(d device, size bigint) RETURNS bigint
 LANGUAGE plpgsql STABLE AS $$
@@ -89,7 +96,7 @@ BEGIN
       FROM pool p CROSS JOIN LATERAL (
         SELECT x.*, grant_of(x, size) AS granted FROM device x
         WHERE x.pool_id = p.id AND x.free_bytes >= size AND x.free_bytes > 0
-          AND x.health = 'ok' AND x.admin_state = 'enabled' AND can_serve(x)
+          AND x.health = 'ok' AND x.admin_state = 'enabled' AND can_serve(x) AND may_use(x, request)
           AND (request->>'device' IS NULL OR x.name = request->>'device')
           AND x.number <> ALL (tried)
           AND (request->>'host' IS NULL OR host_reaches(h, x) AND (NOT binds OR host_can_attach(h, x)))
@@ -111,12 +118,12 @@ LANGUAGE sql STABLE AS $$
       d.admin_state = 'enabled' AS enabled,
       r->>'host' IS NULL OR host_reaches(host_id, d) AS reachable,
       r->>'host' IS NULL OR NOT (r->>'bind')::boolean OR host_can_attach(host_id, d) AS attachable,
-      d.pool_id IS NOT NULL AND d.kind = ANY (kinds_for(r->>'attachment'))
+      d.pool_id IS NOT NULL AND d.kind = ANY (kinds_for(r->>'attachment')) AND may_use(d, r)
         AND (r->>'device' IS NULL OR d.name = r->>'device')
         AND (r->>'pool' IS NULL OR d.pool_id = (SELECT id FROM pool WHERE name = r->>'pool')) AS pooled,
       can_serve(d) AS capable,
       grant_of(d, size) IS NOT NULL AS roomy
-    FROM device d, asked
+    FROM device d, asked WHERE d.admin_state <> 'retired'
   ), passed AS (
     -- a device passes a filter when it passes that one and all before it
     SELECT *, healthy AS to_enabled, healthy AND enabled AS to_reachable, healthy AND enabled AND reachable AS to_attachable,
@@ -144,6 +151,27 @@ LANGUAGE sql STABLE AS $$
     'largest_fit_soon_bytes', (SELECT coalesce(max(largest_grant(whole, true)), 0) FROM survivors))
 $$;
 
+-- What a claim would meet, in one snapshot: candidates with names, funnel, the tenant's quota, the host's fence.
+-- arg: request, window_max.
+CREATE OR REPLACE FUNCTION claim_preview(arg jsonb) RETURNS jsonb
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN jsonb_build_object(
+    'candidates', (
+      SELECT coalesce(jsonb_agg(c || jsonb_build_object('device', d.name, 'pool', p.name)), '[]')
+      FROM jsonb_array_elements(claim_candidates(arg || '{"tried": []}')->'candidates') c
+      JOIN device d ON d.number = (c->>'number')::integer JOIN pool p ON p.id = d.pool_id),
+    'funnel', claim_funnel(arg),
+    'quota', (
+      SELECT jsonb_build_object('quota_bytes', t.quota_bytes, 'used_bytes', t.used_bytes,
+        'quota_allocations', t.quota_allocations, 'used_allocations', t.used_allocations)
+      FROM tenant t WHERE t.name = arg#>>'{request,tenant}'),
+    'fence', (
+      SELECT jsonb_build_object('host', h.name, 'reason', h.fence_reason)
+      FROM host h WHERE h.name = arg#>>'{request,host}' AND h.fenced_at IS NOT NULL
+        AND (arg#>>'{request,bind}')::boolean));
+END $$;
+
 -- Kept so that a key that was only refused has a story; the same refusal of a key at most once in ten seconds.
 CREATE OR REPLACE FUNCTION record_refusal(arg jsonb) RETURNS void
 LANGUAGE plpgsql AS $$
@@ -151,6 +179,7 @@ DECLARE
   request jsonb := arg->'request';
   recent timestamptz := now() - interval '10 seconds';
 BEGIN
+  PERFORM count_one('refusals', arg#>>'{refusal,code}');
   IF EXISTS (SELECT FROM event e WHERE e.key = arg->>'key' AND e.type = 'allocation.refused' AND e.at > recent
                AND e.after->>'code' = arg#>>'{refusal,code}')
      OR EXISTS (SELECT FROM event_outbox e WHERE e.key = arg->>'key' AND e.type = 'allocation.refused' AND e.at > recent

@@ -25,7 +25,8 @@ BEGIN
       RETURN jsonb_build_object('outcome', 'locked');
     END IF;
   END IF;
-  IF d.health <> 'ok' OR d.admin_state <> 'enabled' OR d.pool_id IS NULL OR NOT can_serve(d) THEN
+  IF d.health <> 'ok' OR d.admin_state <> 'enabled' OR d.pool_id IS NULL OR NOT can_serve(d)
+     OR NOT may_use(d, request) THEN
     RAISE EXCEPTION USING ERRCODE = 'FM002', MESSAGE = '{"outcome": "full"}';
   END IF;
   IF d.kind <> 'dcd' THEN

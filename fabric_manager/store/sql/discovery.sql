@@ -12,8 +12,10 @@ BEGIN
   INSERT INTO switch (id, fabric_id, name, serial, hdm_decoders, boot_count)
   VALUES ((arg->>'id')::uuid, (arg->>'fabric_id')::uuid, facts->>'name', facts->>'serial',
           (facts->>'hdm_decoders')::integer, (facts->>'boot_count')::bigint)
-  ON CONFLICT (serial) DO UPDATE SET hdm_decoders = excluded.hdm_decoders, boot_count = excluded.boot_count,
-    generation = switch.generation + (switch.boot_count IS DISTINCT FROM excluded.boot_count)::integer, updated_at = now()
+  ON CONFLICT (serial) DO UPDATE SET fabric_id = excluded.fabric_id, name = excluded.name,
+    hdm_decoders = excluded.hdm_decoders, boot_count = excluded.boot_count,
+    generation = switch.generation + ((switch.fabric_id, switch.name, switch.boot_count)
+      IS DISTINCT FROM (excluded.fabric_id, excluded.name, excluded.boot_count))::integer, updated_at = now()
   RETURNING * INTO w;
   was_new := w.id = (arg->>'id')::uuid;
   IF was_new THEN
@@ -62,6 +64,8 @@ BEGIN
     INSERT INTO device (id, name, fabric_id, serial, kind)
     VALUES ((arg->>'id')::uuid, facts->>'serial', (arg->>'fabric_id')::uuid, facts->>'serial', facts->>'kind')
     RETURNING * INTO before;
+  ELSIF before.admin_state = 'retired' THEN
+    RETURN;  -- until it is declared anew, nobody is to see it
   END IF;
   IF facts->>'kind' <> 'dcd' THEN
     -- an SLD is one logical device
@@ -123,8 +127,9 @@ BEGIN
   END IF;
 END $$;
 
--- arg: fabric_id, epoch, serials, ctx. Devices that hardware no longer shows get nothing new.
-CREATE OR REPLACE FUNCTION devices_absent(arg jsonb) RETURNS void
+-- arg: fabric_id, epoch, serials, ctx. Devices that hardware no longer shows get nothing new. Answers which of the
+-- serials are to be written anew: back after an absence, or declared again after they were retired.
+CREATE OR REPLACE FUNCTION devices_absent(arg jsonb) RETURNS jsonb
 LANGUAGE plpgsql AS $$
 DECLARE
   d device;
@@ -139,6 +144,9 @@ BEGIN
     PERFORM record_event('device.absent', 'device', d.id::text, arg->'ctx', NULL,
       jsonb_build_object('serial', d.serial), jsonb_build_object('device', d.name));
   END LOOP;
+  RETURN (SELECT coalesce(jsonb_agg(serial), '[]') FROM device
+          WHERE fabric_id = (arg->>'fabric_id')::uuid AND health = 'unknown' AND admin_state <> 'retired'
+            AND serial = ANY (ARRAY(SELECT jsonb_array_elements_text(arg->'serials'))));
 END $$;
 
 -- arg: fabric_id. Every segment that hardware should show, or may show again.

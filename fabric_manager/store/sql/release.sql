@@ -112,7 +112,7 @@ BEGIN
     SELECT key FROM (
       SELECT key FROM allocation WHERE phase = 'reserved' AND reservation_expires_at < now()
       UNION ALL
-      SELECT key FROM allocation WHERE phase = 'failed' AND finished_at < now() - tombstone_hours()
+      SELECT key FROM allocation WHERE phase = 'failed' AND NOT forgotten AND finished_at < now() - tombstone_hours()
     ) due ORDER BY key LIMIT (arg->>'batch_max')::integer
   LOOP
     PERFORM FROM allocation_key WHERE key = k FOR UPDATE SKIP LOCKED;

@@ -50,9 +50,26 @@ BEGIN
   END IF;
 END $$;
 
+-- A DCD that forgot memory without erasing it chooses itself whom it gives those blocks to: no counter holds them back,
+-- so nothing more is put on it until a person has looked.
+CREATE OR REPLACE FUNCTION cordon_forgetful(device_no integer, ctx jsonb) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+  d device;
+BEGIN
+  UPDATE device SET admin_state = 'cordoned', generation = generation + 1, updated_at = now()
+  WHERE number = device_no AND admin_state = 'enabled' RETURNING * INTO d;
+  IF FOUND THEN
+    PERFORM record_event('device.cordoned', 'device', d.id::text, ctx, jsonb_build_object('admin_state', 'enabled'),
+      jsonb_build_object('admin_state', 'cordoned', 'reason', 'it lost memory in use without erasing it'),
+      jsonb_build_object('device', d.name));
+  END IF;
+END $$;
+
 -- arg: segment_id, from (phase), event, fabric_id, epoch, ctx; optional failure {code, detail, …}, undo_operation_id,
--- facts.
--- Answers outcome settled, or moved when the segment is no longer in `from`: somebody else decided meanwhile.
+-- facts, forgotten (the device lost the contents' place without erasing them).
+-- Answers outcome settled, with the operation that it ended, or moved when the segment is no longer in `from`:
+-- somebody else decided meanwhile.
 CREATE OR REPLACE FUNCTION settle(arg jsonb) RETURNS jsonb
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -70,6 +87,9 @@ BEGIN
     RETURN jsonb_build_object('outcome', 'moved', 'phase', s.phase);
   END IF;
   PERFORM FROM device WHERE number = s.device_no FOR NO KEY UPDATE;
+  IF (arg->>'forgotten')::boolean THEN
+    PERFORM cordon_forgetful(s.device_no, ctx);
+  END IF;
   UPDATE segment SET
     phase = next_phase(s.phase, arg->>'event'),
     goal = CASE WHEN arg->>'event' = 'undo' THEN 'undo' WHEN arg->>'event' = 'sanitized-unbind' THEN 'hold' ELSE goal END,
@@ -92,7 +112,8 @@ BEGIN
   SELECT * INTO a FROM refresh_allocation(a.id, ctx, coalesce(arg->'facts', '{}')
     || CASE WHEN arg ? 'failure' THEN jsonb_build_object('failure', arg->'failure') ELSE '{}' END);
   IF arg->>'event' = 'undo' AND o.goal = 'bind' THEN
-    PERFORM finish_operation(a.id, 'failed', coalesce(arg#>>'{failure,detail}', 'undone'));
+    ends := 'failed';
+    PERFORM finish_operation(a.id, ends, coalesce(arg#>>'{failure,detail}', 'undone'));
     PERFORM open_operation(a, (arg->>'undo_operation_id')::uuid, 'undo', ctx);
   ELSE
     ends := operation_end(o.goal, a.phase);
@@ -103,7 +124,9 @@ BEGIN
   IF a.phase = 'released' THEN
     UPDATE allocation_key SET expires_at = now() + tombstone_hours() WHERE key = a.key;
   END IF;
-  RETURN jsonb_build_object('outcome', 'settled', 'phase', a.phase);
+  RETURN jsonb_build_object('outcome', 'settled', 'phase', a.phase, 'ended', CASE WHEN ends IS NOT NULL
+    AND o.id IS NOT NULL THEN jsonb_build_object('goal', o.goal, 'state', ends, 'age_s',
+      extract(epoch FROM clock_timestamp() - o.created_at)) END);
 END $$;
 
 -- A lost segment that hardware shows again stays lost; its consumer is told.

@@ -49,7 +49,7 @@ BEGIN
   RETURN (
     SELECT jsonb_build_object(
       'id', o.id, 'goal', o.goal, 'attempts', o.attempts, 'allocation_id', o.allocation_id, 'request_id', o.request_id,
-      'actor', o.actor, 'late', coalesce(o.deadline_at <= now(), false),
+      'actor', o.actor, 'key', (SELECT key FROM allocation WHERE id = o.allocation_id), 'late', coalesce(o.deadline_at <= now(), false),
       'segments', (SELECT coalesce(jsonb_agg(segment_work(s) ORDER BY s.id), '[]') FROM segment s
                    WHERE s.allocation_id = o.allocation_id))
   );

@@ -1,0 +1,1 @@
+"""What the process tells of itself: logs and metrics. Below everything, so that every layer may use it."""
