@@ -1257,7 +1257,7 @@ END $$;
 
 CREATE FUNCTION public.expire_events(arg jsonb) RETURNS jsonb
     LANGUAGE plpgsql
-    AS $$
+    AS $_$
 DECLARE
   grace interval := make_interval(secs => (arg->>'grace_s')::float);
   h event_head;
@@ -1268,11 +1268,11 @@ BEGIN
     RETURN NULL;
   END IF;
   SELECT * INTO h FROM event_head;
-  SELECT c.relname INTO partition
-  FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
-  WHERE i.inhparent = 'event'::regclass
-    AND (substr(c.relname, length('event_') + 1)::bigint + 1) * h.partition_rows <= h.oldest_seq
-  ORDER BY substr(c.relname, length('event_') + 1)::bigint LIMIT 1;
+  SELECT p.relname INTO partition FROM (
+    -- a CASE, because the planner may cast the names of all tables before it looks which are partitions
+    SELECT c.relname, CASE WHEN c.relname ~ '^event_[0-9]+$' THEN substr(c.relname, length('event_') + 1)::bigint END AS part
+    FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = 'event'::regclass
+  ) p WHERE (p.part + 1) * h.partition_rows <= h.oldest_seq ORDER BY p.part LIMIT 1;
   IF FOUND AND h.oldest_moved_at < clock_timestamp() - grace THEN
     PERFORM set_config('lock_timeout', '100ms', true);  -- readers queue behind a waiting DROP
     EXECUTE format('DROP TABLE %I', partition);
@@ -1284,7 +1284,7 @@ BEGIN
     RETURN jsonb_build_object('oldest_seq', oldest_kept);
   END IF;
   RETURN NULL;
-END $$;
+END $_$;
 
 CREATE FUNCTION public.export_inventory(arg jsonb) RETURNS jsonb
     LANGUAGE sql STABLE

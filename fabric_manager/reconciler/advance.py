@@ -140,7 +140,7 @@ async def settle(bench: Bench, goal: Mapping[str, Any], wanted: Wanted, decision
         failure=failure,
         undo_operation_id=bench.identities(),
         actor=Actor(name=RECONCILER, request_id=goal["request_id"], cause=f"operation:{goal['id']}"),
-        forgotten=wanted.kind == "dcd" and decision.event is Event.UNPROVABLE,
+        forgotten=decision.forgotten,
     )
     if settled:
         log.info(

@@ -103,6 +103,7 @@ class Settle:
 
     event: Event
     failure: tuple[Code, str] | None = None
+    forgotten: bool = False  # the device lost the memory without erasing it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,7 +254,7 @@ def prove_erasure(wanted: Wanted, seen: Seen) -> Decision:
         # Nothing to erase: no host was ever offered it.
         return Do(step=StepKind.PROVE, component=wanted.serial, intent=intent | {"method": "completion"})
     detail = "the device lost the memory without a release that erases; its contents may still be there"
-    return Settle(event=Event.UNPROVABLE, failure=(Code.DEVICE_FAILED, detail))
+    return Settle(event=Event.UNPROVABLE, failure=(Code.DEVICE_FAILED, detail), forgotten=True)
 
 
 def erases(wanted: Wanted, seen: Seen) -> bool:

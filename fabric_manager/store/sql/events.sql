@@ -68,11 +68,11 @@ BEGIN
     RETURN NULL;
   END IF;
   SELECT * INTO h FROM event_head;
-  SELECT c.relname INTO partition
-  FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
-  WHERE i.inhparent = 'event'::regclass
-    AND (substr(c.relname, length('event_') + 1)::bigint + 1) * h.partition_rows <= h.oldest_seq
-  ORDER BY substr(c.relname, length('event_') + 1)::bigint LIMIT 1;
+  SELECT p.relname INTO partition FROM (
+    -- a CASE, because the planner may cast the names of all tables before it looks which are partitions
+    SELECT c.relname, CASE WHEN c.relname ~ '^event_[0-9]+$' THEN substr(c.relname, length('event_') + 1)::bigint END AS part
+    FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = 'event'::regclass
+  ) p WHERE (p.part + 1) * h.partition_rows <= h.oldest_seq ORDER BY p.part LIMIT 1;
   IF FOUND AND h.oldest_moved_at < clock_timestamp() - grace THEN
     PERFORM set_config('lock_timeout', '100ms', true);  -- readers queue behind a waiting DROP
     EXECUTE format('DROP TABLE %I', partition);
