@@ -17,7 +17,7 @@ from jsonschema import Draft202012Validator
 
 from fabric_manager.api.application import openapi_document
 from fabric_manager.api.examples import MADE_BY_THE_SERVICE, RECORDED
-from tests.services import Service
+from tests.services import ROOT, Service
 
 JSON = "application/json"
 ITEMS_MAX = 2  # of a list in a recorded answer
@@ -194,7 +194,8 @@ def record() -> None:
         finally:
             service.stop()
     text = json.dumps(dict(sorted(answers.items())), indent=1, ensure_ascii=False)
-    Path(str(RECORDED)).write_text(re.sub(SOCKET, "simulator:/run/rack-0.sock", text) + "\n")
+    text = re.sub(SOCKET, "simulator:/run/rack-0.sock", text).replace(f"{ROOT}/", "")
+    Path(str(RECORDED)).write_text(text + "\n")
 
 
 if __name__ == "__main__":

@@ -185,6 +185,23 @@ class FabricWorker:
                 with about(**{name: goal[of] for name, of in SUBJECT.items()}):
                     self._goals[operation_id] = asyncio.create_task(self._advance(operation_id, allocation_id))
 
+    async def _set_back(self, operation_id: UUID, error: Exception) -> None:
+        """What always raises must not spin: it is an attempt, and the attempt cap ends it."""
+        bench = self._bench
+        try:
+            await work.postpone(
+                bench.db,
+                bench.lease.owned,
+                operation_id=operation_id,
+                after_s=bench.pace.backoff_s_max,
+                reason=f"failed in a way that was not foreseen: {error!r}"[:200],
+                attempt=1,
+            )
+        except EpochLostError:
+            bench.lease.lost.set()
+        except FabricError as why:
+            log.warning("goal not set back", extra={"why": str(why)})
+
     async def _advance(self, operation_id: UUID, allocation_id: str) -> None:
         try:
             await advance(self._bench, operation_id)
@@ -192,8 +209,9 @@ class FabricWorker:
             self._bench.lease.lost.set()
         except FabricError as error:
             log.warning("goal not advanced", extra={"why": str(error)})
-        except Exception:
+        except Exception as error:
             log.exception("goal not advanced")
+            await self._set_back(operation_id, error)
         finally:
             self._goals.pop(operation_id, None)
             self._allocations.discard(allocation_id)

@@ -5,7 +5,9 @@ import time
 
 import sqlalchemy as sa
 
+from fabric_manager.telemetry.metrics import PROCESS as REGISTRY_OF_PROCESS
 from tests.api.conftest import Api
+from tests.systems import eventually
 
 
 async def numbered(api: Api, *, at_least: int = 0) -> int:
@@ -18,6 +20,15 @@ async def numbered(api: Api, *, at_least: int = 0) -> int:
                 head = int((await tx.execute(sa.text("SELECT seq FROM event_head"))).scalar_one())
             if left == 0 and head >= at_least:
                 return head
+
+
+async def waiting(count: int) -> None:
+    """Return once `count` callers wait for a change."""
+
+    async def look() -> float:
+        return REGISTRY_OF_PROCESS.get_sample_value("fabric_manager_waiters") or 0
+
+    await eventually(look, lambda found: found >= count)
 
 
 async def test_events_carry_the_actor_and_the_request(api: Api) -> None:
@@ -34,7 +45,7 @@ async def test_events_carry_the_actor_and_the_request(api: Api) -> None:
 async def test_a_long_poll_answers_as_soon_as_an_event_is_there(api: Api) -> None:
     since = await numbered(api)
     polling = asyncio.create_task(api.http.get("/v1/events", params={"since": since, "wait": 30}))
-    await asyncio.sleep(0.3)
+    await waiting(1)
     began = time.monotonic()
     await api.put("a")
     page = (await asyncio.wait_for(polling, 10)).json()
@@ -51,7 +62,7 @@ async def test_a_long_poll_without_news_answers_empty_and_can_go_on(api: Api) ->
 async def test_a_waiter_outlives_the_loss_of_the_listening_connection(api: Api) -> None:
     since = await numbered(api)
     polling = asyncio.create_task(api.http.get("/v1/events", params={"since": since, "wait": 30}))
-    await asyncio.sleep(0.2)
+    await waiting(1)
     async with api.db.transaction() as tx:
         await tx.execute(
             sa.text(
@@ -59,15 +70,14 @@ async def test_a_waiter_outlives_the_loss_of_the_listening_connection(api: Api) 
                 " AND datname = current_database()"
             )
         )
-    await asyncio.sleep(0.5)
-    await api.put("a")
+    await api.put("a")  # while nobody listens, or just again
     assert (await asyncio.wait_for(polling, 15)).json()["items"]
 
 
 async def test_waiters_hold_no_database_connection(api: Api) -> None:
     since = await numbered(api)
     polls = [asyncio.create_task(api.http.get("/v1/events", params={"since": since, "wait": 30})) for _ in range(60)]
-    await asyncio.sleep(1)
+    await waiting(60)
     began = time.monotonic()
     assert (await api.put("a")).status_code == 201  # sixteen connections would all be taken
     assert time.monotonic() - began < 2

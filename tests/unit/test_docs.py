@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "fabric_manager"
 DOCS = ROOT / "docs"
 PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *DOCS.rglob("*.md")])
-REGISTRIES = ("pypi", "pythonhosted", "index-url", "npmjs", "crates.io", "docker.io", "ghcr.io", "artifactory")
+REGISTRIES = ("pypi", "index-url", "npmjs", "artifactory")
 MACHINE_PATHS = ("/work/", "/home/", "/root/")
 ABSENT = "none"
 
