@@ -426,10 +426,10 @@ async def test_thousands_are_applied_at_once(api: Api) -> None:
         "pools": [{"name": "many", "kind": "mld"}],
         "devices": [
             {"name": f"m-{n}", "serial": f"M-{n}", "fabric": "rack-0", "pool": "many", "labels": {"n": str(n)}}
-            for n in range(1200)
+            for n in range(3000)
         ],
     }
     planned, done = await apply(api, wish, dry_run=True), await apply(api, wish)
     assert done.status_code == 200, done.text
-    assert len(planned.json()["diff"]) == len(done.json()["diff"]) == 1201
+    assert len(planned.json()["diff"]) == len(done.json()["diff"]) == 3001
     assert (await apply(api, wish)).json()["diff"] == []

@@ -21,7 +21,7 @@ PACKAGE = ROOT / "fabric_manager"
 DOCS = ROOT / "docs"
 PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *DOCS.rglob("*.md")])
 REGISTRIES = ("pypi", "index-url", "npmjs", "artifactory")
-MACHINE_PATHS = ("/work/", "/home/", "/root/")
+MACHINE_PATHS = ("/home/", "/root/", "/tmp/")
 ABSENT = "none"
 
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
